@@ -1,0 +1,32 @@
+# Third-party libraries, all from the distribution, behind imported targets. Each is linked PRIVATE by the
+# few libraries whose .cc files include it.
+find_package(Threads REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(RocksDB CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(yaml-cpp CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(ICU REQUIRED COMPONENTS uc i18n data)
+find_package(SQLite3 REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(GUMBO REQUIRED IMPORTED_TARGET gumbo)
+pkg_check_modules(CMARK REQUIRED IMPORTED_TARGET libcmark-gfm)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
+
+find_library(STEMMER_LIBRARY stemmer REQUIRED)
+add_library(stemmer::stemmer UNKNOWN IMPORTED)
+set_target_properties(stemmer::stemmer PROPERTIES IMPORTED_LOCATION ${STEMMER_LIBRARY})
+
+find_library(CMARK_EXTENSIONS_LIBRARY cmark-gfm-extensions REQUIRED)
+add_library(cmark::extensions UNKNOWN IMPORTED)
+set_target_properties(cmark::extensions PROPERTIES IMPORTED_LOCATION ${CMARK_EXTENSIONS_LIBRARY})
+target_link_libraries(cmark::extensions INTERFACE PkgConfig::CMARK)
+
+if(CAIRN_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark REQUIRED)
+endif()
