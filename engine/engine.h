@@ -1,0 +1,109 @@
+// Engine: one generator model, many concurrent requests.
+//
+// A step loop on its own thread fills a token budget with whatever requests owe (prompt or next tokens);
+// callers block in Generate on their own threads, where detokenising, stop strings and callbacks happen,
+// so a slow reader never holds a step back.
+//
+// Ownership: Load owns model weights and KV cache for the engine's life.
+// Threads:   thread-safe. The destructor ends running requests with CANCELLED.
+// Errors:    Generate: INVALID_ARGUMENT (parameters out of range, naming the field), FAILED_PRECONDITION
+//            reason CONTEXT_OVERFLOW (prompt + max_tokens do not fit; nothing is cut silently), RESOURCE_EXHAUSTED
+//            reason QUEUE_FULL with a retry delay, CANCELLED, DEADLINE_EXCEEDED.
+#ifndef CAIRN_ENGINE_ENGINE_H_
+#define CAIRN_ENGINE_ENGINE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/context.h"
+#include "common/status.h"
+#include "engine/chat/chat_template.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace cairn::engine {
+
+struct EngineOptions {
+  // Behaviour.
+  int max_context = 8192;  // tokens a request may hold; capped by the model's own limit
+  int max_queue = 64;      // waiting requests before QUEUE_FULL
+  // Performance.
+  int max_running = 8;           // requests decoded together
+  int step_token_budget = 512;   // tokens computed per step; larger = faster prefill, longer stalls
+  int64_t kv_cache_tokens = 0;   // KV pool size in tokens; 0 = max_context * 2. Costs bytes per token, see estimate
+  int num_threads = 0;           // 0 = hardware concurrency
+};
+
+struct SamplingParams {
+  float temperature = 0.0f;  // 0 = greedy; [0, 10]
+  int top_k = 0;             // 0 = off
+  float top_p = 1.0f;        // (0, 1]; 1 = off
+  float min_p = 0.0f;        // [0, 1); 0 = off
+  float repetition_penalty = 1.0f;  // (0, 10]; 1 = off
+  uint64_t seed = 0;         // 0 = drawn by the engine
+};
+
+struct GenerateOptions {
+  SamplingParams sampling;
+  int max_tokens = 512;  // > 0
+  std::vector<std::string> stop;  // at most 16, each 1..256 bytes; the match is not part of the text
+  bool ignore_eos = false;
+  int top_logprobs = 0;  // 0..20 alternatives per token; logprobs are filled when > 0 or when `logprobs`
+  bool logprobs = false;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled };
+
+struct TokenLogprob {
+  TokenId token = 0;
+  float logprob = 0;  // natural log, from the raw logits at temperature 1
+  std::vector<std::pair<TokenId, float>> top;
+};
+
+struct GenerateResult {
+  std::string text;
+  FinishReason finish_reason = FinishReason::kStop;
+  int prompt_tokens = 0;
+  int completion_tokens = 0;
+  int cached_tokens = 0;
+  std::vector<TokenLogprob> logprobs;
+  absl::Duration queue_time, prefill_time, decode_time;  // time to first token = queue + prefill
+};
+
+// Called on the caller's thread with text that is whole UTF-8 characters and can no longer be part of a stop
+// string. Returning false ends the request with kCancelled.
+using TextCallback = std::function<bool(std::string_view delta)>;
+
+struct EngineStats {
+  int running = 0;
+  int queued = 0;
+  int64_t kv_tokens_used = 0, kv_tokens_total = 0;
+  int64_t prompt_tokens = 0, completion_tokens = 0, steps = 0;
+};
+
+class Engine {
+ public:
+  static absl::StatusOr<std::unique_ptr<Engine>> Load(const std::string& path,
+                                                      const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  virtual absl::StatusOr<GenerateResult> Generate(const RequestContext& context,
+                                                  const std::vector<TokenId>& prompt,
+                                                  const GenerateOptions& options,
+                                                  const TextCallback& on_text) = 0;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  virtual const ChatTemplate& chat_template() const = 0;
+  virtual int max_context() const = 0;
+  virtual std::string architecture() const = 0;
+  virtual int64_t weight_bytes() const = 0;
+  virtual EngineStats stats() const = 0;
+};
+
+}  // namespace cairn::engine
+
+#endif  // CAIRN_ENGINE_ENGINE_H_
