@@ -1,11 +1,12 @@
 // GgufFile: a GGUF model file (versions 2 and 3, little-endian), mapped read-only.
 //
-// Every count, length and offset in the file is checked before it is used: a truncated or hostile file
-// gives INVALID_ARGUMENT or OUT_OF_RANGE naming the key or tensor and the numbers, never a crash.
+// Every count, length and offset in the file is checked before it is used: a truncated or hostile
+// file gives INVALID_ARGUMENT or OUT_OF_RANGE naming the key or tensor and the numbers, never a
+// crash.
 //
-// Ownership: the file owns the mapping; tensors and strings are views into it and live as long as it does.
-// Threads:   thread-safe after Open.
-// Format:    https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Ownership: the file owns the mapping; tensors and strings are views into it and live as long as
+// it does. Threads:   thread-safe after Open. Format:
+// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #ifndef CAIRN_ENGINE_GGUF_GGUF_H_
 #define CAIRN_ENGINE_GGUF_GGUF_H_
 
@@ -38,9 +39,9 @@ struct GgufTensor {
 };
 
 // One metadata value. Integers of every width are widened; arrays keep one of four element kinds.
-using GgufValue = std::variant<bool, int64_t, uint64_t, double, std::string_view,
-                               std::vector<std::string_view>, std::vector<int64_t>,
-                               std::vector<float>, std::vector<bool>>;
+using GgufValue =
+    std::variant<bool, int64_t, uint64_t, double, std::string_view, std::vector<std::string_view>,
+                 std::vector<int64_t>, std::vector<float>, std::vector<bool>>;
 
 class GgufFile {
  public:
@@ -54,8 +55,8 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
   bool Has(std::string_view key) const;
-  // Typed access: NOT_FOUND when absent, INVALID_ARGUMENT when of another type or out of range. Integers
-  // are accepted for GetFloat.
+  // Typed access: NOT_FOUND when absent, INVALID_ARGUMENT when of another type or out of range.
+  // Integers are accepted for GetFloat.
   absl::StatusOr<int64_t> GetInt(std::string_view key) const;
   absl::StatusOr<double> GetFloat(std::string_view key) const;
   absl::StatusOr<bool> GetBool(std::string_view key) const;
