@@ -1,13 +1,14 @@
 // Products of float activations with quantised or float weights: y = x * w^T + bias.
 //
-// Shapes are row-major: x [n, cols], w [rows, cols] (cols contiguous, as in a GGUF file), y [n, rows].
+// Shapes are row-major: x [n, cols], w [rows, cols] (cols contiguous, as in a GGUF file), y [n,
+// rows].
 //
-// Numbers. F32, F16 and BF16 weights are multiplied in F32. For the others, x is first rounded to int8 with
-// one F32 scale (largest magnitude / 127, ties to even) per 32 values, or per 256 for the K types, and
-// products are summed exactly in integers within such a block, then in F32 over the blocks in ascending
-// order. The result of a row of x depends neither on n, nor on the other rows, nor on the number of threads:
-// within one instruction set it is equal to the bit. matmul_test.cc holds the definition. Values of x must be
-// finite.
+// Numbers. F32, F16 and BF16 weights are multiplied in F32. For the others, x is first rounded to
+// int8 with one F32 scale (largest magnitude / 127, ties to even) per 32 values, or per 256 for the
+// K types, and products are summed exactly in integers within such a block, then in F32 over the
+// blocks in ascending order. The result of a row of x depends neither on n, nor on the other rows,
+// nor on the number of threads: within one instruction set it is equal to the bit. matmul_test.cc
+// holds the definition. Values of x must be finite.
 //
 // Threads: PackedMatrix is immutable after Pack. MatMul may be called from several threads.
 #ifndef CAIRN_KERNELS_MATMUL_H_
@@ -27,18 +28,19 @@ namespace cairn::kernels {
 
 // Weights in the order in which the kernels read them.
 //
-// Quantised types are copied, 16 rows interleaved; the source may be unmapped afterwards. F32, F16 and BF16 are
-// a view: the source must outlive the matrix.
+// Quantised types are copied, 16 rows interleaved; the source may be unmapped afterwards. F32, F16
+// and BF16 are a view: the source must outlive the matrix.
 class PackedMatrix {
  public:
   PackedMatrix() = default;  // 0 x 0
   PackedMatrix(PackedMatrix&&) = default;
   PackedMatrix& operator=(PackedMatrix&&) = default;
 
-  // `data` holds rows * cols weights in ggml's layout; `size` bytes can be read. INVALID_ARGUMENT when the
-  // shape is not positive, cols is not a multiple of the type's block, or size is too small.
-  static absl::StatusOr<PackedMatrix> Pack(DType type, const uint8_t* data, size_t size, int64_t rows,
-                                           int64_t cols, WorkerPool& pool);
+  // `data` holds rows * cols weights in ggml's layout; `size` bytes can be read. INVALID_ARGUMENT
+  // when the shape is not positive, cols is not a multiple of the type's block, or size is too
+  // small.
+  static absl::StatusOr<PackedMatrix> Pack(DType type, const uint8_t* data, size_t size,
+                                           int64_t rows, int64_t cols, WorkerPool& pool);
 
   DType type() const { return type_; }
   int64_t rows() const { return rows_; }
@@ -78,16 +80,17 @@ struct MatMulOutput {
   int64_t stride = 0;
 };
 
-// Several products with the same x (query, key and value; gate and up): x is rounded once and all the work is
-// one parallel loop. REQUIRES: all outputs have the same cols; y overlaps neither x nor another y.
+// Several products with the same x (query, key and value; gate and up): x is rounded once and all
+// the work is one parallel loop. REQUIRES: all outputs have the same cols; y overlaps neither x nor
+// another y.
 void MatMulGroup(const MatMulInput& x, std::span<const MatMulOutput> outputs, WorkerPool& pool);
 
 // One product with dense rows.
 void MatMul(const PackedMatrix& w, const float* x, int64_t n, float* y, WorkerPool& pool,
             const float* bias = nullptr);
 
-// dst[0..n) = the first n weights of a row in ggml's layout, of any type. REQUIRES: n is a multiple of the
-// type's block.
+// dst[0..n) = the first n weights of a row in ggml's layout, of any type. REQUIRES: n is a multiple
+// of the type's block.
 void DequantizeRow(DType type, const uint8_t* src, int64_t n, float* dst);
 
 }  // namespace cairn::kernels
