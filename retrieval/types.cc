@@ -1,0 +1,117 @@
+#include "retrieval/types.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "common/checked_math.h"
+
+namespace cairn::retrieval {
+namespace {
+
+void AppendVarint(uint64_t value, std::string* out) {
+  while (value >= 0x80) {
+    out->push_back(static_cast<char>(value | 0x80));
+    value >>= 7;
+  }
+  out->push_back(static_cast<char>(value));
+}
+
+bool TakeVarint(std::string_view* in, uint64_t* value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
+    const uint64_t byte = static_cast<uint8_t>(in->front());
+    in->remove_prefix(1);
+    if (shift == 63 && byte > 1) return false;
+    *value |= (byte & 0x7F) << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+SourceMap SourceMap::Identity(uint64_t source_begin, uint64_t size) {
+  if (size == 0) return SourceMap();
+  return SourceMap({{0, size, source_begin, size}});
+}
+
+Span SourceMap::ToSource(Span text) const {
+  CAIRN_DCHECK(text.begin <= text.end);
+  // The first run that ends after text.begin, and the first that begins at or after text.end.
+  const auto first = std::partition_point(runs_.begin(), runs_.end(), [&](const SourceRun& run) {
+    return run.text_begin + run.text_size <= text.begin;
+  });
+  const auto past = std::partition_point(
+      first, runs_.end(), [&](const SourceRun& run) { return run.text_begin < text.end; });
+  if (first == past) {  // nothing of the source: the point where it would stand
+    if (first == runs_.begin()) {
+      const uint64_t start = runs_.empty() ? 0 : runs_.front().source_begin;
+      return {start, start};
+    }
+    const uint64_t point = std::prev(first)->source_begin + std::prev(first)->source_size;
+    return {point, point};
+  }
+  const SourceRun& last = *std::prev(past);
+  uint64_t begin = first->source_begin;
+  if (first->text_size == first->source_size && text.begin > first->text_begin) {
+    begin += text.begin - first->text_begin;
+  }
+  uint64_t end = last.source_begin + last.source_size;
+  if (last.text_size == last.source_size && text.end < last.text_begin + last.text_size) {
+    end = last.source_begin + (text.end - last.text_begin);
+  }
+  return {begin, end};
+}
+
+SourceMap SourceMap::Slice(Span text) const {
+  std::vector<SourceRun> runs;
+  for (const SourceRun& run : runs_) {
+    const uint64_t begin = std::max(run.text_begin, text.begin);
+    const uint64_t end = std::min(run.text_begin + run.text_size, text.end);
+    if (begin >= end) continue;
+    SourceRun cut{begin - text.begin, end - begin, run.source_begin, run.source_size};
+    if (run.text_size == run.source_size) {
+      cut.source_begin += begin - run.text_begin;
+      cut.source_size = cut.text_size;
+    }
+    runs.push_back(cut);
+  }
+  return SourceMap(std::move(runs));
+}
+
+// Each run: text gap before it, text size, source gap before it, source size.
+std::string SourceMap::Serialize() const {
+  std::string out;
+  uint64_t text = 0, source = 0;
+  for (const SourceRun& run : runs_) {
+    AppendVarint(run.text_begin - text, &out);
+    AppendVarint(run.text_size, &out);
+    AppendVarint(run.source_begin - source, &out);
+    AppendVarint(run.source_size, &out);
+    text = run.text_begin + run.text_size;
+    source = run.source_begin + run.source_size;
+  }
+  return out;
+}
+
+bool SourceMap::Parse(std::string_view bytes, SourceMap* out) {
+  std::vector<SourceRun> runs;
+  uint64_t text = 0, source = 0;
+  while (!bytes.empty()) {
+    SourceRun run;
+    uint64_t text_gap, source_gap;
+    if (!TakeVarint(&bytes, &text_gap) || !TakeVarint(&bytes, &run.text_size) ||
+        !TakeVarint(&bytes, &source_gap) || !TakeVarint(&bytes, &run.source_size) ||
+        !CheckedAdd(text, text_gap, &run.text_begin) ||
+        !CheckedAdd(run.text_begin, run.text_size, &text) ||
+        !CheckedAdd(source, source_gap, &run.source_begin) ||
+        !CheckedAdd(run.source_begin, run.source_size, &source)) {
+      return false;
+    }
+    runs.push_back(run);
+  }
+  *out = SourceMap(std::move(runs));
+  return true;
+}
+
+}  // namespace cairn::retrieval
