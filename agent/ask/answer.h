@@ -30,9 +30,8 @@ struct Source {
 
 // A retrieved passage that the model did not read.
 struct LeftOut {
-  std::string chunk_id;
-  std::string document_id;
-  std::string reason;  // "DUPLICATE" | "TOKEN_BUDGET" | "LOW_SCORE"
+  Source source;       // number 0
+  std::string reason;  // "DUPLICATE" | "TOKEN_BUDGET"
 };
 
 // A sentence, list item, table row or code line of a source that supports a sentence of the answer.
@@ -82,16 +81,16 @@ struct AskResult {
   std::string standalone_question;  // what was searched for
   std::string language;             // "en" or "zh": the language of the question
   bool abstained = false;
-  // "NO_RESULTS", "NOT_RELEVANT", "TERM_NOT_IN_SOURCES", "UNSUPPORTED", "ANSWER_KIND_MISSING", or
-  // empty.
+  // "NO_RELEVANT_SOURCE" (before generation) or "NO_SUPPORT" (after it); empty otherwise.
   std::string abstain_reason;
-  std::string abstain_detail;  // the term that was not found, for instance
+  std::string abstain_detail;  // what was missing, for people: "websocket is in no source"
   bool truncated = false;      // the model stopped at max_tokens
   int removed_sentences = 0;   // unsupported and removed under the strict policy
   int unknown_markers = 0;     // [n] in the model's text that name no source
   AskUsage usage;
-  std::vector<StageTiming> timings;  // in order; "attribute" overlaps "generate"
-  std::string session_id;            // empty when no session is kept
+  std::vector<std::string> degraded;  // stages that could not run: "similarity: <error>"
+  std::vector<StageTiming> timings;   // in order; "attribute" overlaps "generate"
+  std::string session_id;             // empty when no session is kept
 };
 
 }  // namespace cairn::agent

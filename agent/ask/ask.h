@@ -45,8 +45,8 @@ class SessionStore;
 struct AskOptions {
   // Behaviour.
   int default_top_k = 8;
-  int max_top_k = 50;
-  int default_max_tokens = 320;
+  int max_top_k = 64;
+  int default_max_tokens = 512;
   int max_max_tokens = 4096;
   int max_question_bytes = 8192;
   int history_turns = 4;         // turns of the session that the rewriter reads

@@ -13,10 +13,10 @@ namespace cairn::agent {
 
 // Checked before each step; none is soft. A turn is one call of the model.
 struct RunLimits {
-  int max_turns = 8;
-  int max_tool_calls = 12;
-  int max_tokens = 24000;  // prompt and completion tokens of all turns together
-  absl::Duration max_time = absl::Minutes(5);
+  int max_turns = 12;
+  int max_tool_calls = 20;
+  int max_tokens = 60000;  // prompt and completion tokens of all turns together
+  absl::Duration max_time = absl::Minutes(10);
   int max_tokens_per_turn = 400;
   int max_consecutive_errors = 3;  // invalid calls, failed tools and refusals in a row
 };
@@ -42,6 +42,8 @@ struct StepStarted {
 };
 struct ModelOutput {
   std::string text;  // as generated
+  int prompt_tokens = 0;
+  int completion_tokens = 0;
 };
 struct ToolCall {
   std::string call_id;  // unique within the run
