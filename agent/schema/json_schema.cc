@@ -102,7 +102,7 @@ Decimal DecimalOf(const Json& json) {
     decimal.digits = decimal.digits * 10 + (*at - '0');
     fraction += after_point;
   }
-  if (at < end) decimal.exponent = std::atoi(std::string(at + 1, end).c_str());
+  if (at < end) decimal.exponent = std::atoi(std::string(at + 1, end - at - 1).c_str());
   decimal.exponent -= fraction;
   while (decimal.digits != 0 && decimal.digits % 10 == 0) {
     decimal.digits /= 10;
