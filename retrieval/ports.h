@@ -1,5 +1,5 @@
-// What retrieval and ingestion need from the rest of the world. Implemented in services/ (over gRPC or in
-// process) and by fakes in tests. All methods may block; all are thread-safe.
+// What retrieval and ingestion need from the rest of the world. Implemented in services/ (over gRPC
+// or in process) and by fakes in tests. All methods may block; all are thread-safe.
 #ifndef CAIRN_RETRIEVAL_PORTS_H_
 #define CAIRN_RETRIEVAL_PORTS_H_
 
@@ -19,7 +19,7 @@ struct EmbedderInfo {
   std::string model;        // name in the registry
   std::string fingerprint;  // identifies the vector space
   int dimension = 0;
-  int max_tokens = 0;       // window, prefix and special tokens included
+  int max_tokens = 0;  // window, prefix and special tokens included
 };
 
 class Embedder {
@@ -27,8 +27,8 @@ class Embedder {
   virtual ~Embedder() = default;
   virtual absl::StatusOr<EmbedderInfo> Info(const RequestContext& context) = 0;
   // [texts.size(), dimension] unit vectors.
-  virtual absl::StatusOr<std::vector<float>> EmbedPassages(const RequestContext& context,
-                                                           std::span<const std::string_view> texts) = 0;
+  virtual absl::StatusOr<std::vector<float>> EmbedPassages(
+      const RequestContext& context, std::span<const std::string_view> texts) = 0;
   virtual absl::StatusOr<std::vector<float>> EmbedQuery(const RequestContext& context,
                                                         std::string_view text) = 0;
   // Tokens of each text as a passage, prefix and special tokens included.
@@ -40,7 +40,8 @@ class Reranker {
  public:
   virtual ~Reranker() = default;
   // One raw relevance logit per passage.
-  virtual absl::StatusOr<std::vector<float>> Score(const RequestContext& context, std::string_view query,
+  virtual absl::StatusOr<std::vector<float>> Score(const RequestContext& context,
+                                                   std::string_view query,
                                                    std::span<const std::string_view> passages) = 0;
   // Languages ("en", "zh") for which reranking has been measured to help.
   virtual bool Supports(std::string_view language) const = 0;
@@ -51,7 +52,8 @@ class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
   // NOT_FOUND when the document is not in the collection.
-  virtual absl::StatusOr<DocumentInfo> Find(const RequestContext& context, std::string_view collection,
+  virtual absl::StatusOr<DocumentInfo> Find(const RequestContext& context,
+                                            std::string_view collection,
                                             std::string_view document_id) = 0;
   // Publishes atomically and retires the old version; returns the info with its version.
   virtual absl::StatusOr<DocumentInfo> Commit(const RequestContext& context,

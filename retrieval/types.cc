@@ -4,31 +4,9 @@
 
 #include "common/check.h"
 #include "common/checked_math.h"
+#include "retrieval/varint.h"
 
 namespace cairn::retrieval {
-namespace {
-
-void AppendVarint(uint64_t value, std::string* out) {
-  while (value >= 0x80) {
-    out->push_back(static_cast<char>(value | 0x80));
-    value >>= 7;
-  }
-  out->push_back(static_cast<char>(value));
-}
-
-bool TakeVarint(std::string_view* in, uint64_t* value) {
-  *value = 0;
-  for (int shift = 0; shift < 64 && !in->empty(); shift += 7) {
-    const uint64_t byte = static_cast<uint8_t>(in->front());
-    in->remove_prefix(1);
-    if (shift == 63 && byte > 1) return false;
-    *value |= (byte & 0x7F) << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 SourceMap SourceMap::Identity(uint64_t source_begin, uint64_t size) {
   if (size == 0) return SourceMap();
@@ -84,10 +62,10 @@ std::string SourceMap::Serialize() const {
   std::string out;
   uint64_t text = 0, source = 0;
   for (const SourceRun& run : runs_) {
-    AppendVarint(run.text_begin - text, &out);
-    AppendVarint(run.text_size, &out);
-    AppendVarint(run.source_begin - source, &out);
-    AppendVarint(run.source_size, &out);
+    PutVarint(run.text_begin - text, &out);
+    PutVarint(run.text_size, &out);
+    PutVarint(run.source_begin - source, &out);
+    PutVarint(run.source_size, &out);
     text = run.text_begin + run.text_size;
     source = run.source_begin + run.source_size;
   }

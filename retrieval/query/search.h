@@ -66,8 +66,8 @@ std::string_view ScoreKindName(ScoreKind kind);  // "bm25", "cosine", "convex", 
 // One query term's share: contribution = query_weight * idf * tf / (tf + norm),
 // norm = k1 * (1 - b + b * length / average length).
 struct TermExplanation {
-  std::string
-      term;  // as analysed, with its namespace: "w:" word, "u:" character, "b:" pair of characters
+  std::string term;  // as analysed, with its namespace: "w:" word, "s:" stop word, "u:" character,
+                     // "b:" pair of characters
   double query_weight = 1;
   uint32_t tf = 0;
   uint64_t df = 0;          // live chunks that hold the term
