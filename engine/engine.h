@@ -1,14 +1,15 @@
 // Engine: one generator model, many concurrent requests.
 //
-// A step loop on its own thread fills a token budget with whatever requests owe (prompt or next tokens);
-// callers block in Generate on their own threads, where detokenising, stop strings and callbacks happen,
-// so a slow reader never holds a step back.
+// A step loop on its own thread fills a token budget with whatever requests owe (prompt or next
+// tokens); callers block in Generate on their own threads, where detokenising, stop strings and
+// callbacks happen, so a slow reader never holds a step back.
 //
 // Ownership: Load owns model weights and KV cache for the engine's life.
 // Threads:   thread-safe. The destructor ends running requests with CANCELLED.
-// Errors:    Generate: INVALID_ARGUMENT (parameters out of range, naming the field), FAILED_PRECONDITION
-//            reason CONTEXT_OVERFLOW (prompt + max_tokens do not fit; nothing is cut silently), RESOURCE_EXHAUSTED
-//            reason QUEUE_FULL with a retry delay, CANCELLED, DEADLINE_EXCEEDED.
+// Errors:    Generate: INVALID_ARGUMENT (parameters out of range, naming the field),
+// FAILED_PRECONDITION
+//            reason CONTEXT_OVERFLOW (prompt + max_tokens do not fit; nothing is cut silently),
+//            RESOURCE_EXHAUSTED reason QUEUE_FULL with a retry delay, CANCELLED, DEADLINE_EXCEEDED.
 #ifndef CAIRN_ENGINE_ENGINE_H_
 #define CAIRN_ENGINE_ENGINE_H_
 
@@ -23,6 +24,7 @@
 #include "common/context.h"
 #include "common/status.h"
 #include "engine/chat/chat_template.h"
+#include "engine/sampling/sampling_params.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace cairn::engine {
@@ -32,37 +34,27 @@ struct EngineOptions {
   int max_context = 8192;  // tokens a request may hold; capped by the model's own limit
   int max_queue = 64;      // waiting requests before QUEUE_FULL
   // Performance.
-  int max_running = 8;           // requests decoded together
-  int step_token_budget = 512;   // tokens computed per step; larger = faster prefill, longer stalls
-  int64_t kv_cache_tokens = 0;   // KV pool size in tokens; 0 = max_context * 2. Costs bytes per token, see estimate
-  int num_threads = 0;           // 0 = hardware concurrency
-};
-
-struct SamplingParams {
-  float temperature = 0.0f;  // 0 = greedy; [0, 10]
-  int top_k = 0;             // 0 = off
-  float top_p = 1.0f;        // (0, 1]; 1 = off
-  float min_p = 0.0f;        // [0, 1); 0 = off
-  float repetition_penalty = 1.0f;  // (0, 10]; 1 = off
-  uint64_t seed = 0;         // 0 = drawn by the engine
+  int max_running = 8;          // requests decoded together
+  int step_token_budget = 512;  // tokens computed per step; larger = faster prefill, longer stalls
+  int mixed_prefill_tokens =
+      64;  // prompt tokens in a step that others decode in: bounds their stall
+  int64_t kv_cache_tokens =
+      0;  // KV pool size in tokens; 0 = max_context * 2. Costs bytes per token, see estimate
+  int num_threads = 0;  // 0 = hardware concurrency
 };
 
 struct GenerateOptions {
   SamplingParams sampling;
   int max_tokens = 512;  // > 0
-  std::vector<std::string> stop;  // at most 16, each 1..256 bytes; the match is not part of the text
+  std::vector<std::string>
+      stop;  // at most 16, each 1..256 bytes; the match is not part of the text
   bool ignore_eos = false;
-  int top_logprobs = 0;  // 0..20 alternatives per token; logprobs are filled when > 0 or when `logprobs`
+  int top_logprobs =
+      0;  // 0..20 alternatives per token; logprobs are filled when > 0 or when `logprobs`
   bool logprobs = false;
 };
 
 enum class FinishReason { kStop, kLength, kCancelled };
-
-struct TokenLogprob {
-  TokenId token = 0;
-  float logprob = 0;  // natural log, from the raw logits at temperature 1
-  std::vector<std::pair<TokenId, float>> top;
-};
 
 struct GenerateResult {
   std::string text;
@@ -74,8 +66,8 @@ struct GenerateResult {
   absl::Duration queue_time, prefill_time, decode_time;  // time to first token = queue + prefill
 };
 
-// Called on the caller's thread with text that is whole UTF-8 characters and can no longer be part of a stop
-// string. Returning false ends the request with kCancelled.
+// Called on the caller's thread with text that is whole UTF-8 characters and can no longer be part
+// of a stop string. Returning false ends the request with kCancelled.
 using TextCallback = std::function<bool(std::string_view delta)>;
 
 struct EngineStats {
@@ -83,6 +75,8 @@ struct EngineStats {
   int queued = 0;
   int64_t kv_tokens_used = 0, kv_tokens_total = 0;
   int64_t prompt_tokens = 0, completion_tokens = 0, steps = 0;
+  int64_t kv_inconsistencies =
+      0;  // times that blocks were lost when the engine was idle: a bug when not 0
 };
 
 class Engine {

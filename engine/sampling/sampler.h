@@ -1,0 +1,60 @@
+// Sampler draws the next token of one request from its logits.
+//
+// Order: repetition penalty, temperature, top-k, top-p (over what top-k left, renormalised), min-p.
+// The penalty is CTRL's (https://arxiv.org/abs/1909.05858): the logits of all tokens of the prompt
+// and of the output so far are divided by it where positive and multiplied where negative. At
+// temperature 0 the largest logit wins, the lowest id among equals. Nothing sorts the vocabulary:
+// top-k selects, top-p pops a heap of the tokens that can matter.
+//
+// Reproducible: equal logits, parameters, seed and history give equal tokens; requests share no
+// state. Threads: thread-compatible.
+#ifndef CAIRN_ENGINE_SAMPLING_SAMPLER_H_
+#define CAIRN_ENGINE_SAMPLING_SAMPLER_H_
+
+#include <random>
+#include <span>
+#include <vector>
+
+#include "common/status.h"
+#include "engine/sampling/sampling_params.h"
+
+namespace cairn::engine {
+
+// INVALID_ARGUMENT naming the field that is out of range or not a number.
+absl::Status ValidateSamplingParams(const SamplingParams& params);
+
+class Sampler {
+ public:
+  // REQUIRES: valid params; prompt ids in [0, vocab_size). A seed of 0 is a seed like any other
+  // here.
+  Sampler(const SamplingParams& params, std::span<const TokenId> prompt, int vocab_size);
+
+  // logits: [vocab_size]. Draws a token and remembers it for the penalty. INTERNAL when a logit is
+  // NaN or +infinity: the model computed nonsense, and any token would hide that.
+  absl::StatusOr<TokenId> Sample(std::span<const float> logits);
+
+ private:
+  struct Candidate {
+    TokenId id;
+    float logit;
+    double weight;  // exp((logit - max) / temperature)
+  };
+  void Remember(TokenId token);
+  std::span<const float> Penalise(std::span<const float> logits);
+  TokenId Draw(std::span<const float> logits, float max_logit);
+
+  const SamplingParams params_;
+  std::mt19937_64 rng_;
+  std::vector<bool> seen_;         // [vocab_size], empty when there is no penalty
+  std::vector<TokenId> seen_ids_;  // those set in seen_
+  std::vector<float> penalised_;   // [vocab_size], scratch
+  std::vector<Candidate> candidates_;
+};
+
+// The log-probability of `token` and of the `num_top` likeliest tokens, best first (lowest id first
+// among equals). logits: [vocab_size].
+TokenLogprob ComputeLogprob(std::span<const float> logits, TokenId token, int num_top);
+
+}  // namespace cairn::engine
+
+#endif  // CAIRN_ENGINE_SAMPLING_SAMPLER_H_

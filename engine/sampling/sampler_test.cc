@@ -1,0 +1,242 @@
+#include "engine/sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace cairn::engine {
+namespace {
+
+std::vector<float> RandomLogits(int n, uint32_t seed, float scale = 2.0f) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> logits(n);
+  for (float& logit : logits) logit = normal(rng);
+  return logits;
+}
+
+// The definition: sorts everything, in double.
+std::vector<double> ExactProbabilities(std::vector<float> logits, const SamplingParams& params,
+                                       const std::vector<TokenId>& history) {
+  if (params.repetition_penalty != 1.0f) {
+    std::vector<bool> done(logits.size());
+    for (const TokenId id : history) {
+      if (done[id]) continue;
+      done[id] = true;
+      logits[id] = logits[id] > 0 ? logits[id] / params.repetition_penalty
+                                  : logits[id] * params.repetition_penalty;
+    }
+  }
+  std::vector<int> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return logits[a] > logits[b]; });
+  if (params.top_k > 0 && params.top_k < static_cast<int>(order.size())) order.resize(params.top_k);
+  const double max_logit = logits[order[0]];
+  std::vector<double> weight;
+  for (const int id : order)
+    weight.push_back(std::exp((logits[id] - max_logit) / params.temperature));
+  const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
+  size_t kept = 0;
+  for (double mass = 0; kept < order.size() && mass < params.top_p * total; ++kept)
+    mass += weight[kept];
+  while (kept > 1 && weight[kept - 1] < params.min_p) --kept;
+  std::vector<double> p(logits.size(), 0.0);
+  const double kept_mass = std::accumulate(weight.begin(), weight.begin() + kept, 0.0);
+  for (size_t i = 0; i < kept; ++i) p[order[i]] = weight[i] / kept_mass;
+  return p;
+}
+
+// Draws must avoid excluded tokens altogether and pass a chi-square test on the others. The bound
+// is the mean of the statistic plus six standard deviations (mean = k, variance = 2k for k degrees
+// of freedom).
+void ExpectDistribution(const std::vector<float>& logits, const SamplingParams& base,
+                        const std::vector<TokenId>& history) {
+  const std::vector<double> p = ExactProbabilities(logits, base, history);
+  constexpr int kDraws = 100'000;
+  std::vector<int> count(logits.size(), 0);
+  SamplingParams params = base;
+  params.seed = 1234;
+  std::optional<Sampler> sampler;
+  sampler.emplace(params, history, static_cast<int>(logits.size()));
+  for (int i = 0; i < kDraws; ++i) {
+    if (params.repetition_penalty !=
+        1.0f) {  // each draw changes the history: start from the same one
+      params.seed = 1000 + i;
+      sampler.emplace(params, history, static_cast<int>(logits.size()));
+    }
+    absl::StatusOr<TokenId> token = sampler->Sample(logits);
+    ASSERT_TRUE(token.ok());
+    ++count[*token];
+  }
+  double statistic = 0, rare_expected = 0, rare_observed = 0;
+  int cells = 0;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) {
+      EXPECT_EQ(count[i], 0) << "token " << i << " is excluded";
+      continue;
+    }
+    const double expected = p[i] * kDraws;
+    if (expected < 10) {  // pooled: the approximation needs some mass in each cell
+      rare_expected += expected;
+      rare_observed += count[i];
+      continue;
+    }
+    statistic += (count[i] - expected) * (count[i] - expected) / expected;
+    ++cells;
+  }
+  if (rare_expected >= 10) {
+    statistic += (rare_observed - rare_expected) * (rare_observed - rare_expected) / rare_expected;
+    ++cells;
+  }
+  const double k = std::max(cells - 1, 1);
+  EXPECT_LT(statistic, k + 6 * std::sqrt(2 * k)) << "over " << cells << " cells";
+}
+
+TEST(SamplerTest, DrawsFollowTheExactDistribution) {
+  const std::vector<float> logits = RandomLogits(60, 3);
+  ExpectDistribution(logits, {.temperature = 1.0f}, {});
+  ExpectDistribution(logits, {.temperature = 0.5f}, {});
+  ExpectDistribution(logits, {.temperature = 3.0f}, {});
+  ExpectDistribution(logits, {.temperature = 1.0f, .top_k = 1}, {});
+  ExpectDistribution(logits, {.temperature = 1.5f, .top_k = 7}, {});
+  ExpectDistribution(logits, {.temperature = 1.0f, .top_p = 0.8f}, {});
+  ExpectDistribution(logits, {.temperature = 1.0f, .top_p = 1e-6f}, {});
+  ExpectDistribution(logits, {.temperature = 1.0f, .min_p = 0.1f}, {});
+  ExpectDistribution(logits, {.temperature = 2.0f, .top_k = 20, .top_p = 0.7f, .min_p = 0.05f}, {});
+  ExpectDistribution(logits, {.temperature = 1.0f, .repetition_penalty = 1.8f}, {1, 5, 5, 9, 30});
+}
+
+TEST(SamplerTest, ATestOfTheTestAWrongTemperatureFails) {
+  const std::vector<float> logits = RandomLogits(60, 3);
+  const std::vector<double> right = ExactProbabilities(logits, {.temperature = 1.0f}, {});
+  Sampler sampler({.temperature = 1.05f, .seed = 1}, {}, 60);
+  std::vector<int> count(60, 0);
+  for (int i = 0; i < 100'000; ++i) ++count[*sampler.Sample(logits)];
+  double statistic = 0;
+  for (int i = 0; i < 60; ++i) {
+    statistic += std::pow(count[i] - right[i] * 1e5, 2) / std::max(right[i] * 1e5, 10.0);
+  }
+  EXPECT_GT(statistic, 59 + 6 * std::sqrt(2.0 * 59));
+}
+
+TEST(SamplerTest, RandomFiltersOnALargeVocabularyKeepTheRightTokens) {
+  std::mt19937 rng(11);
+  for (int round = 0; round < 40; ++round) {
+    const std::vector<float> logits = RandomLogits(5000, 100 + round, 3.0f);
+    SamplingParams params{.temperature = 0.3f + 0.1f * (rng() % 20),
+                          .top_k = static_cast<int>(rng() % 2 * (rng() % 300)),
+                          .top_p = rng() % 2 ? 1.0f : 0.01f * (1 + rng() % 99),
+                          .min_p = rng() % 2 ? 0.0f : 0.001f * (rng() % 200),
+                          .seed = rng()};
+    const std::vector<double> p = ExactProbabilities(logits, params, {});
+    Sampler sampler(params, {}, 5000);
+    for (int i = 0; i < 200; ++i) {
+      const TokenId token = *sampler.Sample(logits);
+      ASSERT_GT(p[token], 0.0) << "round " << round;
+    }
+  }
+}
+
+TEST(SamplerTest, GreedyTakesTheLargestAndTheLowestIdOfEquals) {
+  Sampler sampler({}, {}, 5);
+  EXPECT_EQ(*sampler.Sample(std::vector<float>{1, 7, 3, 7, -1}), 1);
+}
+
+TEST(SamplerTest, PenaltyCountsWhatWasSampledBefore) {
+  Sampler sampler({.repetition_penalty = 2.0f}, {}, 3);
+  const std::vector<float> logits = {4.0f, 3.0f, -1.0f};
+  EXPECT_EQ(*sampler.Sample(logits), 0);
+  EXPECT_EQ(*sampler.Sample(logits), 1);  // 4 / 2 < 3
+  EXPECT_EQ(*sampler.Sample(logits), 0);  // 2 against 1.5
+}
+
+TEST(SamplerTest, TheSameSeedRepeatsAndAnotherDiffers) {
+  const std::vector<float> logits = RandomLogits(1000, 5, 1.0f);
+  auto draw = [&logits](uint64_t seed) {
+    Sampler sampler({.temperature = 1.0f, .top_p = 0.95f, .seed = seed}, {}, 1000);
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < 50; ++i) tokens.push_back(*sampler.Sample(logits));
+    return tokens;
+  };
+  EXPECT_EQ(draw(42), draw(42));
+  EXPECT_NE(draw(42), draw(43));
+}
+
+TEST(SamplerTest, NonsenseLogitsAreAnError) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float temperature : {0.0f, 1.0f}) {
+    for (const float bad : {nan, inf}) {
+      for (int position = 0; position < 3; ++position) {
+        std::vector<float> logits = {1, 2, 3};
+        logits[position] = bad;
+        Sampler sampler({.temperature = temperature}, {}, 3);
+        EXPECT_EQ(sampler.Sample(logits).status().code(), absl::StatusCode::kInternal);
+      }
+    }
+    Sampler sampler({.temperature = temperature}, {}, 2);
+    EXPECT_FALSE(sampler.Sample(std::vector<float>{-inf, -inf}).ok());
+  }
+}
+
+TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::pair<SamplingParams, std::string>> cases = {
+      {{.temperature = -0.1f}, "temperature"},
+      {{.temperature = 10.1f}, "temperature"},
+      {{.temperature = nan}, "temperature"},
+      {{.top_k = -1}, "top_k"},
+      {{.top_p = 0.0f}, "top_p"},
+      {{.top_p = 1.01f}, "top_p"},
+      {{.top_p = nan}, "top_p"},
+      {{.min_p = -0.1f}, "min_p"},
+      {{.min_p = 1.0f}, "min_p"},
+      {{.min_p = nan}, "min_p"},
+      {{.repetition_penalty = 0.0f}, "repetition_penalty"},
+      {{.repetition_penalty = 11.0f}, "repetition_penalty"},
+      {{.repetition_penalty = nan}, "repetition_penalty"},
+  };
+  for (const auto& [params, field] : cases) {
+    const absl::Status status = ValidateSamplingParams(params);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(FieldOf(status), field);
+  }
+  EXPECT_TRUE(ValidateSamplingParams({}).ok());
+}
+
+TEST(ComputeLogprobTest, MatchesTheDefinitionAndSumsToOne) {
+  const std::vector<float> logits = RandomLogits(300, 8);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+  const TokenLogprob all = ComputeLogprob(logits, 17, 300);
+  EXPECT_NEAR(all.logprob, logits[17] - std::log(sum), 1e-5);
+  ASSERT_EQ(all.top.size(), 300u);
+  double mass = 0;
+  for (size_t i = 0; i < all.top.size(); ++i) {
+    mass += std::exp(static_cast<double>(all.top[i].second));
+    if (i > 0) {
+      EXPECT_GE(all.top[i - 1].second, all.top[i].second);
+    }
+  }
+  EXPECT_NEAR(mass, 1.0, 1e-5);
+  const TokenLogprob five = ComputeLogprob(logits, 17, 5);
+  ASSERT_EQ(five.top.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(five.top[i], all.top[i]);
+}
+
+TEST(ComputeLogprobTest, EqualLogitsComeInOrderOfId) {
+  const TokenLogprob logprob = ComputeLogprob(std::vector<float>{2, 5, 5, 5, 1}, 4, 3);
+  ASSERT_EQ(logprob.top.size(), 3u);
+  EXPECT_EQ(logprob.top[0].first, 1);
+  EXPECT_EQ(logprob.top[1].first, 2);
+  EXPECT_EQ(logprob.top[2].first, 3);
+}
+
+}  // namespace
+}  // namespace cairn::engine
