@@ -1,0 +1,58 @@
+// Executor: a fixed set of threads behind a bounded queue. Handlers of calls run here, never on
+// gRPC's own threads.
+//
+// A role has its own executor: a handler that calls another role (agent -> retrieval -> inference)
+// waits for threads of another executor, so calls cannot wait for each other in a circle.
+//
+// Threads: thread-safe. The destructor runs what was admitted and then joins.
+// Errors:  Submit gives RESOURCE_EXHAUSTED, reason QUEUE_FULL, with a retry delay, and changes
+//          nothing when `max_queued` tasks are waiting.
+#ifndef CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
+#define CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+
+namespace cairn::services {
+
+struct ExecutorOptions {
+  int num_threads = 16;  // tasks that run together; idle threads cost little
+  int max_queued = 64;   // admitted tasks that wait for a thread
+};
+
+class Executor {
+ public:
+  Executor(std::string name, const ExecutorOptions& options);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  absl::Status Submit(std::function<void()> task);
+  // The next piece of a call that was admitted before: never refused. REQUIRES: the caller bounds
+  // the calls that do this, and has one piece waiting at a time.
+  void Continue(std::function<void()> task);
+
+  int num_running() const;
+  int num_queued() const;
+
+ private:
+  void Work();
+
+  const std::string name_;
+  const ExecutorOptions options_;
+  mutable absl::Mutex mutex_;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  int num_running_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace cairn::services
+
+#endif  // CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
