@@ -14,7 +14,9 @@
 
 #include <cstdint>
 
-#include "common/worker_pool.h"
+namespace cairn {
+class WorkerPool;
+}
 
 namespace cairn::kernels {
 

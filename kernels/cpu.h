@@ -6,14 +6,9 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "kernels/cpu_isa.h"
 
 namespace cairn::kernels {
-
-enum class Isa {
-  kScalar,
-  kAvx2,    // AVX2, FMA, F16C
-  kAvx512,  // the above with AVX-512 F, BW, DQ, VL and VNNI
-};
 
 std::string_view IsaName(Isa isa);
 

@@ -9,8 +9,6 @@
 
 namespace cairn::kernels {
 
-const MatMulKernels& MatMulKernelsOf(Isa isa);
-
 void MatMulGroupWith(const MatMulKernels& kernels, const MatMulInput& x,
                      std::span<const MatMulOutput> outputs, WorkerPool& pool);
 

@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu_isa.h"
 #include "kernels/dtype.h"
 
 namespace cairn::kernels {
@@ -105,6 +106,8 @@ struct MatMulKernels {
 extern const MatMulKernels kMatMulScalar;
 extern const MatMulKernels kMatMulAvx2;
 extern const MatMulKernels kMatMulAvx512;
+
+const MatMulKernels& MatMulKernelsOf(Isa isa);
 
 }  // namespace cairn::kernels
 

@@ -1,0 +1,15 @@
+// The instruction sets that kernels are written for, in ascending order. See cpu.h.
+#ifndef CAIRN_KERNELS_CPU_ISA_H_
+#define CAIRN_KERNELS_CPU_ISA_H_
+
+namespace cairn::kernels {
+
+enum class Isa {
+  kScalar,
+  kAvx2,    // AVX2, FMA, F16C
+  kAvx512,  // the above with AVX-512 F, BW, DQ, VL and VNNI
+};
+
+}  // namespace cairn::kernels
+
+#endif  // CAIRN_KERNELS_CPU_ISA_H_
