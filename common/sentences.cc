@@ -11,12 +11,6 @@ namespace {
 
 using Spans = std::vector<std::pair<size_t, size_t>>;
 
-bool IsBlank(char32_t c) {
-  return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
-         c == 0x3000;
-}
-
 bool IsAsciiAlpha(char32_t c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
 bool IsAsciiDigit(char32_t c) { return c >= '0' && c <= '9'; }
 
@@ -89,24 +83,8 @@ GoesOn AbbreviationRule(std::string_view word) {
 }
 
 void AddTrimmed(std::string_view text, size_t begin, size_t end, Spans* out) {
-  while (begin < end) {
-    size_t length;
-    if (!IsBlank(DecodeUtf8(text, begin, &length))) break;
-    begin += length;
-  }
-  size_t last = begin;  // after the last character that is not blank
-  for (size_t pos = end; pos > begin;) {
-    size_t start = pos - 1;
-    while (start > begin && pos - start < 4 && (text[start] & 0xC0) == 0x80) --start;
-    size_t length;
-    const char32_t c = DecodeUtf8(text, start, &length);
-    if (start + length != pos || !IsBlank(c)) {
-      last = pos;
-      break;
-    }
-    pos = start;
-  }
-  if (begin < last) out->emplace_back(begin, last);
+  TrimBlanks(text, &begin, &end);
+  if (begin < end) out->emplace_back(begin, end);
 }
 
 // Whether the period at `dot` ends a sentence, given the first character after the blanks that
@@ -267,6 +245,23 @@ Line Classify(std::string_view text, size_t begin, size_t end) {
 }
 
 }  // namespace
+
+bool IsBlank(char32_t c) {
+  return c == ' ' || (c >= '\t' && c <= '\r') || c == 0x85 || c == 0xA0 || c == 0xAD ||
+         c == 0x1680 || c == 0x180E || (c >= 0x2000 && c <= 0x200B) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x2060 || c == 0x3000 || c == 0xFEFF;
+}
+
+void TrimBlanks(std::string_view text, size_t* begin, size_t* end) {
+  size_t length;
+  while (*begin < *end && IsBlank(DecodeUtf8(text, *begin, &length))) *begin += length;
+  while (*begin < *end) {
+    size_t start = *end - 1;
+    while (start > *begin && *end - start < 4 && (text[start] & 0xC0) == 0x80) --start;
+    if (!IsBlank(DecodeUtf8(text, start, &length)) || start + length != *end) return;
+    *end = start;
+  }
+}
 
 Spans SplitSentences(std::string_view text) {
   Spans out;

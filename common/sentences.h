@@ -20,6 +20,13 @@ namespace cairn {
 
 std::vector<std::pair<size_t, size_t>> SplitSentences(std::string_view utf8);
 
+// White space of any script, and the characters that show nothing (zero-width space, byte order
+// mark, soft hyphen).
+bool IsBlank(char32_t c);
+
+// Moves the ends of [*begin, *end) inwards past blanks; an all-blank span ends up empty.
+void TrimBlanks(std::string_view utf8, size_t* begin, size_t* end);
+
 }  // namespace cairn
 
 #endif  // CAIRN_COMMON_SENTENCES_H_

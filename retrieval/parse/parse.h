@@ -24,6 +24,8 @@ inline constexpr char kReasonEmpty[] = "EMPTY_DOCUMENT";
 
 struct ParseLimits {
   uint64_t max_source_bytes = uint64_t{64} << 20;
+  // A tree of HTML takes up to 32 times its source in memory.
+  uint64_t max_html_bytes = uint64_t{16} << 20;
   // Elements open at once in HTML and containers in Markdown. Browsers flatten at 512.
   int max_depth = 1000;
   // Pieces that the source map may have; each costs 32 bytes. One a character in other encodings
