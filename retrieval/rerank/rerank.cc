@@ -1,0 +1,20 @@
+#include "retrieval/rerank/rerank.h"
+
+#include <cmath>
+
+#include "common/check.h"
+
+namespace cairn::retrieval {
+
+std::vector<RerankedScore> Interpolate(std::span<const double> fused, std::span<const float> logits,
+                                       double weight) {
+  CAIRN_CHECK(logits.size() <= fused.size());
+  std::vector<RerankedScore> out(fused.size());
+  for (size_t i = 0; i < fused.size(); ++i) {
+    if (i < logits.size()) out[i].normalised = 1 / (1 + std::exp(-static_cast<double>(logits[i])));
+    out[i].score = weight * out[i].normalised + (1 - weight) * fused[i];
+  }
+  return out;
+}
+
+}  // namespace cairn::retrieval
