@@ -1,0 +1,178 @@
+#include "engine/runner/runner.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "common/check.h"
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+#include "kernels/ops.h"
+
+namespace cairn::engine {
+namespace {
+
+// Rows per task of the element-wise operations: at some ten thousand floats a task, claiming one
+// costs nothing.
+constexpr int64_t kRowsPerTask = 8;
+
+const float* BiasOrNull(const std::vector<float>& bias) {
+  return bias.empty() ? nullptr : bias.data();
+}
+
+}  // namespace
+
+Runner::Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, int max_tokens,
+               int max_logit_rows)
+    : weights_(*weights),
+      config_(weights->config()),
+      cache_(*cache),
+      pool_(*pool),
+      attention_scale_(1.0f / std::sqrt(static_cast<float>(config_.heads.head_dim))) {
+  const int64_t n = max_tokens;
+  positions_.resize(n);
+  block_tables_.resize(n);
+  rope_table_.resize(n * config_.rope.rotary_dim);
+  hidden_.resize(n * config_.embedding_dim);
+  normed_.resize(n * config_.embedding_dim);
+  projected_.resize(n * config_.embedding_dim);
+  q_.resize(n * config_.q_dim());
+  attention_.resize(n * config_.q_dim());
+  k_.resize(n * config_.kv_dim());
+  v_.resize(n * config_.kv_dim());
+  gate_.resize(n * config_.feed_forward_dim);
+  up_.resize(n * config_.feed_forward_dim);
+  logits_.resize(int64_t{max_logit_rows} * config_.vocab_size);
+}
+
+bool Runner::Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned) {
+  CAIRN_CHECK(!plan.empty() && plan.num_tokens <= static_cast<int>(positions_.size()));
+  CAIRN_CHECK(int64_t{plan.num_logit_rows} * config_.vocab_size <=
+              static_cast<int64_t>(logits_.size()));
+  n_ = plan.num_tokens;
+  LoadRows(plan);
+  kernels::RopeTable(config_.rope, positions_.data(), n_, rope_table_.data());
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    if (abandoned()) return false;
+    Attention(layer);
+    FeedForward(layer);
+  }
+  OutputLogits(plan);
+  return true;
+}
+
+std::span<const float> Runner::Logits(int i) const {
+  return std::span(logits_).subspan(int64_t{i} * config_.vocab_size, config_.vocab_size);
+}
+
+void Runner::ForRows(absl::FunctionRef<void(int64_t, int64_t)> fn) {
+  if (n_ <= kRowsPerTask) return fn(0, n_);
+  pool_.ParallelFor((n_ + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task) {
+    fn(task * kRowsPerTask, std::min(n_, (task + 1) * kRowsPerTask));
+  });
+}
+
+void Runner::LoadRows(const StepPlan& plan) {
+  int64_t row = 0;
+  for (const StepChunk& chunk : plan.chunks) {
+    for (size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
+      CAIRN_DCHECK(chunk.tokens[i] >= 0 && chunk.tokens[i] < config_.vocab_size);
+      weights_.EmbeddingRow(chunk.tokens[i], &hidden_[row * config_.embedding_dim]);
+      positions_[row] = chunk.first_position + static_cast<int32_t>(i);
+      block_tables_[row] = chunk.blocks.data();
+    }
+  }
+  CAIRN_CHECK(row == n_);
+}
+
+void Runner::Attention(int layer) {
+  const LayerWeights& w = weights_.layers()[layer];
+  const kernels::HeadShape& heads = config_.heads;
+  const int64_t dim = config_.embedding_dim;
+  const int64_t q_dim = config_.q_dim();
+  const int64_t kv_dim = config_.kv_dim();
+
+  ForRows([&](int64_t begin, int64_t end) {
+    kernels::RmsNorm(&hidden_[begin * dim], end - begin, dim, w.attention_norm.data(),
+                     config_.rms_epsilon, &normed_[begin * dim]);
+  });
+  const std::array<kernels::MatMulOutput, 3> qkv = {{
+      {&w.q, BiasOrNull(w.q_bias), q_.data(), q_dim},
+      {&w.k, BiasOrNull(w.k_bias), k_.data(), kv_dim},
+      {&w.v, BiasOrNull(w.v_bias), v_.data(), kv_dim},
+  }};
+  kernels::MatMulGroup({normed_.data(), n_, dim}, qkv, pool_);
+
+  ForRows([&](int64_t begin, int64_t end) {
+    const int rotary_dim = config_.rope.rotary_dim;
+    const float* table = &rope_table_[begin * rotary_dim];
+    kernels::Rope(config_.rope_pairing, table, rotary_dim, end - begin, heads.num_heads,
+                  heads.head_dim, q_dim, &q_[begin * q_dim]);
+    kernels::Rope(config_.rope_pairing, table, rotary_dim, end - begin, heads.num_kv_heads,
+                  heads.head_dim, kv_dim, &k_[begin * kv_dim]);
+    for (int64_t row = begin; row < end; ++row) {
+      const int32_t position = positions_[row];
+      cache_.Store(layer, block_tables_[row][position / kBlockTokens], position % kBlockTokens,
+                   &k_[row * kv_dim], &v_[row * kv_dim]);
+    }
+  });
+
+  kernels::PagedAttentionArgs args;
+  args.shape = heads;
+  args.kv = cache_.Layer(layer);
+  args.n = n_;
+  args.q = q_.data();
+  args.q_stride = q_dim;
+  args.positions = positions_.data();
+  args.block_tables = block_tables_.data();
+  args.scale = attention_scale_;
+  args.out = attention_.data();
+  args.out_stride = q_dim;
+  kernels::PagedAttention(args, pool_);
+  kernels::MatMul(w.attention_output, attention_.data(), n_, projected_.data(), pool_,
+                  BiasOrNull(w.attention_output_bias));
+}
+
+void Runner::FeedForward(int layer) {
+  const LayerWeights& w = weights_.layers()[layer];
+  const int64_t dim = config_.embedding_dim;
+  const int64_t ffn = config_.feed_forward_dim;
+
+  ForRows([&](int64_t begin, int64_t end) {
+    float* hidden = &hidden_[begin * dim];
+    kernels::Add(hidden, &projected_[begin * dim], (end - begin) * dim, hidden);
+    kernels::RmsNorm(hidden, end - begin, dim, w.feed_forward_norm.data(), config_.rms_epsilon,
+                     &normed_[begin * dim]);
+  });
+  const std::array<kernels::MatMulOutput, 2> gate_up = {{
+      {&w.gate, nullptr, gate_.data(), ffn},
+      {&w.up, nullptr, up_.data(), ffn},
+  }};
+  kernels::MatMulGroup({normed_.data(), n_, dim}, gate_up, pool_);
+  ForRows([&](int64_t begin, int64_t end) {
+    kernels::SiluMul(&gate_[begin * ffn], &up_[begin * ffn], (end - begin) * ffn,
+                     &gate_[begin * ffn]);
+  });
+  kernels::MatMul(w.down, gate_.data(), n_, projected_.data(), pool_);
+  ForRows([&](int64_t begin, int64_t end) {
+    float* hidden = &hidden_[begin * dim];
+    kernels::Add(hidden, &projected_[begin * dim], (end - begin) * dim, hidden);
+  });
+}
+
+void Runner::OutputLogits(const StepPlan& plan) {
+  const int64_t dim = config_.embedding_dim;
+  int64_t end_row = 0;
+  int64_t num_rows = 0;
+  for (const StepChunk& chunk : plan.chunks) {
+    end_row += static_cast<int64_t>(chunk.tokens.size());
+    if (!chunk.wants_logits) continue;
+    kernels::RmsNorm(&hidden_[(end_row - 1) * dim], 1, dim, weights_.output_norm().data(),
+                     config_.rms_epsilon, &normed_[num_rows * dim]);
+    ++num_rows;
+  }
+  if (num_rows == 0) return;
+  kernels::MatMul(weights_.output(), normed_.data(), num_rows, logits_.data(), pool_);
+}
+
+}  // namespace cairn::engine
