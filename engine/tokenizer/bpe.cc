@@ -79,7 +79,7 @@ absl::Status BpeTokenizer::IndexTokens() {
           StrCat("tokenizer: tokens ", it->second, " and ", id, " are the same bytes"));
     }
   }
-  byte_ids_.fill(vocab().unk);
+  byte_ids_.fill(-1);
   for (int byte = 0; byte < 256; ++byte) {
     char c = static_cast<char>(byte);
     if (auto it = ids_.find(absl::string_view(&c, 1)); it != ids_.end())

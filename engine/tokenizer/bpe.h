@@ -43,7 +43,7 @@ class BpeTokenizer final : public VocabTokenizer {
   bool whole_words_first_ = false;                       // a word that is a token needs no merges
   std::vector<std::string> bytes_;                       // [vocab] decoded texts of normal tokens
   absl::flat_hash_map<absl::string_view, TokenId> ids_;  // into bytes_
-  std::array<TokenId, 256> byte_ids_;                    // tokens of a single byte
+  std::array<TokenId, 256> byte_ids_;                    // tokens of a single byte, -1: none
   absl::flat_hash_map<std::pair<TokenId, TokenId>, Merge> merges_;
 };
 

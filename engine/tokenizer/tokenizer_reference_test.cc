@@ -1,0 +1,63 @@
+// Recorded ids of Hugging Face's tokenizers library over several hundred texts per vocabulary, half
+// of them random Unicode. tests/scripts/record_tokenizers.py makes the records.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/file.h"
+#include "common/strings.h"
+#include "engine/gguf/gguf.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace cairn::engine {
+namespace {
+
+struct Case {
+  std::string name;   // of the record
+  std::string model;  // directory under the models; empty: a vocabulary of the test data
+};
+
+class TokenizerReferenceTest : public testing::TestWithParam<Case> {};
+
+TEST_P(TokenizerReferenceTest, GivesTheRecordedIds) {
+  std::string path = StrCat(CairnHome(), "/models/", GetParam().model, "/model.gguf");
+  if (GetParam().model.empty()) {
+    const char* data = std::getenv("CAIRN_TEST_DATA");
+    if (data == nullptr) GTEST_SKIP() << "CAIRN_TEST_DATA is not set";
+    path = StrCat(data, "/tokenizers/llama.cpp/ggml-vocab-", GetParam().name, ".gguf");
+  }
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is missing";
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::Load(**file);
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+
+  std::ifstream records(
+      StrCat(CAIRN_SOURCE_DIR, "/tests/data/tokenizers/", GetParam().name, ".jsonl"));
+  int count = 0;
+  for (std::string line; std::getline(records, line); ++count) {
+    nlohmann::json record = nlohmann::json::parse(line);
+    EXPECT_EQ((*tokenizer)->Encode(record["text"].get<std::string>()),
+              record["ids"].get<std::vector<TokenId>>())
+        << "line " << count + 1 << ": " << record["text"];
+  }
+  EXPECT_GE(count, 300);
+}
+
+INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerReferenceTest,
+                         testing::Values(Case{"gpt-2", ""}, Case{"mpt", ""}, Case{"bert-bge", ""},
+                                         Case{"qwen2", "qwen2.5-coder-0.5b"},
+                                         Case{"smollm", "smollm2-135m"}),
+                         [](const auto& info) {
+                           std::string name = info.param.name;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace cairn::engine
