@@ -23,7 +23,8 @@ struct EncoderOptions {
   int batch_token_budget = 2048;  // tokens computed together
 };
 
-enum class TextKind { kQuery, kPassage, kRaw };  // which of the model's prefixes goes before the text
+// Which of the model's prefixes goes before the text.
+enum class TextKind { kQuery, kPassage, kRaw };
 
 struct EmbedResult {
   std::vector<float> vectors;     // [num_texts, dimension], each of unit length
@@ -43,10 +44,11 @@ class Encoder {
                                                        const EncoderOptions& options);
   virtual ~Encoder() = default;
 
-  // INVALID_ARGUMENT for a blank text: a blank has no meaning to embed. FAILED_PRECONDITION when the model
-  // is a cross-encoder.
+  // INVALID_ARGUMENT for a blank text: a blank has no meaning to embed. FAILED_PRECONDITION when
+  // the model is a cross-encoder.
   virtual absl::StatusOr<EmbedResult> Embed(const RequestContext& context,
-                                            std::span<const std::string_view> texts, TextKind kind) = 0;
+                                            std::span<const std::string_view> texts,
+                                            TextKind kind) = 0;
   // FAILED_PRECONDITION when the model has no classifier head.
   virtual absl::StatusOr<RerankResult> Rerank(const RequestContext& context, std::string_view query,
                                               std::span<const std::string_view> passages) = 0;
