@@ -1,7 +1,8 @@
 // The commands of `cairn`, and what they share.
 //
-// Exit codes: 0 done, 1 failed (or in part), 2 wrong usage, 3 no server at the address, 130 interrupted.
-// Results go to standard output (with --json as one JSON object a line), everything else to standard error.
+// Exit codes: 0 done, 1 failed (or in part), 2 wrong usage, 3 no server at the address, 130
+// interrupted. Results go to standard output (with --json as one JSON object a line), everything
+// else to standard error.
 #ifndef CAIRN_SERVICES_CLI_COMMAND_H_
 #define CAIRN_SERVICES_CLI_COMMAND_H_
 

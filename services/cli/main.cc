@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   ShutdownSignal::Install();
 
-  CLI::App app("Cairn: answers from your documents, with citations that point at exact bytes", "cairn");
+  CLI::App app("Cairn: answers from your documents, with citations that point at exact bytes",
+               "cairn");
   app.set_version_flag("--version", "cairn " CAIRN_VERSION);
   app.footer(kFooter);
   app.require_subcommand(1);
