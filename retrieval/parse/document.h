@@ -33,7 +33,8 @@ struct ParsedDocument {
   std::string text;
   SourceMap map;  // text -> bytes of the file as it was put
   std::vector<Block> blocks;
-  std::string title;     // of the front matter, <title> or the first heading; "" when there is none
+  std::string title;  // of the front matter, <title> or the first heading; "" when there is none;
+                      // <= 512 bytes
   std::string encoding;  // of the source, as in DocumentInfo::encoding
   uint64_t removed_bytes =
       0;  // source bytes that no text came from: markup, boilerplate, front matter

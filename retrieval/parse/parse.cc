@@ -5,6 +5,7 @@
 
 #include "common/sentences.h"
 #include "common/strings.h"
+#include "common/utf8.h"
 #include "retrieval/parse/encoding.h"
 #include "retrieval/parse/parsers.h"
 
@@ -14,6 +15,7 @@ namespace {
 constexpr char kPlain[] = "text/plain";
 constexpr char kMarkdown[] = "text/markdown";
 constexpr char kHtml[] = "text/html";
+constexpr size_t kMaxTitleBytes = 512;
 
 std::string AsciiLower(std::string_view text) {
   std::string out(text);
@@ -99,6 +101,7 @@ absl::StatusOr<ParsedDocument> ParseDocument(std::string_view source, std::strin
   if (parsed->blocks.empty()) {
     return WithReason(absl::InvalidArgumentError("the file has no visible text"), kReasonEmpty);
   }
+  parsed->title.resize(Utf8Floor(parsed->title, kMaxTitleBytes));
   parsed->encoding = encoding;
   uint64_t kept = 0;
   for (const SourceRun& run : parsed->map.runs()) kept += run.source_size;
