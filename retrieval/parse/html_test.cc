@@ -100,6 +100,7 @@ TEST(HtmlTest, CharacterReferencesMapToTheirSource) {
       {"&NotEqualTilde;x &fjlig;y", "≂̸x fjy"},
       {"x &ltb &AMP y&AMP;", "x <b & y&"},
       {"1 < 2 <3", "1 < 2 <3"},
+      {"a <&lt;b <&eacute; <", "a <<b <é <"},
       {"中文&nbsp;字", "中文\u00A0字"},
   };
   for (const Case& c : cases) {
@@ -178,14 +179,18 @@ TEST(HtmlTest, TangledMarkupIsBounded) {
   EXPECT_EQ(ReasonOf(parsed.status()), kReasonTooDeep);
 }
 
-TEST(AlignTextTest, FallsBackToOnePieceWhenNothingFits) {
+TEST(AlignTextTest, WhatDoesNotFitIsOnePiece) {
   std::vector<HtmlAtom> atoms;
-  AlignText("a<bogus>b", "aXb", 10, &atoms);
-  ASSERT_EQ(atoms.size(), 1u);
-  EXPECT_TRUE(atoms[0].replaced);
-  EXPECT_EQ(atoms[0].text, "aXb");
-  EXPECT_EQ(atoms[0].source_begin, 10u);
-  EXPECT_EQ(atoms[0].source_size, 9u);
+  AlignText("a<bogus>&b; end", "aXY end", 10, &atoms);
+  ASSERT_EQ(atoms.size(), 3u);
+  EXPECT_EQ(atoms[0].text, "a");
+  EXPECT_FALSE(atoms[0].replaced);
+  EXPECT_TRUE(atoms[1].replaced);
+  EXPECT_EQ(atoms[1].text, "XY");
+  EXPECT_EQ(atoms[1].source_begin, 18u);
+  EXPECT_EQ(atoms[1].source_size, 3u);
+  EXPECT_EQ(atoms[2].text, " end");
+  EXPECT_EQ(atoms[2].source_begin, 21u);
 }
 
 }  // namespace

@@ -9,6 +9,12 @@ namespace {
 
 bool IsAlnum(char c) { return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z'); }
 
+// Whether the '<' that `text` begins with can be markup.
+bool OpensMarkup(std::string_view text) {
+  const char next = text.size() > 1 ? text[1] : ' ';
+  return (next | 0x20) >= 'a' ? (next | 0x20) <= 'z' : next == '/' || next == '!' || next == '?';
+}
+
 size_t CharacterLength(std::string_view text) {
   if (text.empty()) return 0;
   size_t length;
@@ -77,7 +83,6 @@ Match MatchReference(std::string_view original, std::string_view decoded) {
 
 void AlignText(std::string_view original, std::string_view decoded, uint64_t source_begin,
                std::vector<HtmlAtom>* out) {
-  const size_t first = out->size();
   size_t o = 0, d = 0;
   while (o < original.size() && d < decoded.size()) {
     const size_t plain = std::min(original.find_first_of("&<\r", o), original.size()) - o;
@@ -99,7 +104,8 @@ void AlignText(std::string_view original, std::string_view decoded, uint64_t sou
       const size_t length = original.substr(o).starts_with("\r\n") ? 2 : 1;
       out->push_back({original.substr(o, length), source_begin + o, length, false});
       o += length, ++d;
-    } else if (decoded[d] == '<') {
+    } else if (decoded[d] == '<' && (!OpensMarkup(original.substr(o)) ||
+                                     decoded.substr(d, 2) == original.substr(o, 2))) {
       out->push_back({original.substr(o, 1), source_begin + o, 1, false});
       ++o, ++d;
     } else {  // a tag that the tree builder ignored
@@ -111,9 +117,19 @@ void AlignText(std::string_view original, std::string_view decoded, uint64_t sou
     o = std::min(original.find('>', o), original.size() - 1) + 1;
   }
   if (o == original.size() && d == decoded.size()) return;
-  out->resize(first);
-  if (!decoded.empty() && original.size() > 1) {
-    out->push_back({decoded, source_begin, original.size(), true});
+  // Lost: what follows up to the part that is alike at the end is one piece.
+  size_t alike = 0;
+  while (alike < original.size() - o && alike < decoded.size() - d) {
+    const char c = original[original.size() - 1 - alike];
+    if (c != decoded[decoded.size() - 1 - alike] || c == '&' || c == '<' || c == '>') break;
+    ++alike;
+  }
+  while (alike > 0 && (decoded[decoded.size() - alike] & 0xC0) == 0x80) --alike;
+  const size_t lost = original.size() - o - alike;
+  const std::string_view text = decoded.substr(d, decoded.size() - d - alike);
+  if (!text.empty() && lost > 1) out->push_back({text, source_begin + o, lost, true});
+  if (alike > 0) {
+    out->push_back({original.substr(o + lost), source_begin + o + lost, alike, false});
   }
 }
 

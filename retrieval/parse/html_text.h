@@ -18,8 +18,8 @@ struct HtmlAtom {
 };
 
 // Appends the atoms of `decoded`, in order: copies of `original` and, one by one, the character
-// references in it. Where the two cannot be brought together (markup errors inside a text), all of
-// it becomes one replaced atom. `source_begin` is where `original` starts.
+// references in it. Where the two cannot be brought together (markup errors inside a text), what
+// lies between becomes one replaced atom. `source_begin` is where `original` starts.
 void AlignText(std::string_view original, std::string_view decoded, uint64_t source_begin,
                std::vector<HtmlAtom>* out);
 
