@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/strings.h"
+#include "kernels/vector_scan.h"
 
 namespace cairn::retrieval {
 namespace {
@@ -11,17 +12,6 @@ namespace {
 // Rows scored between two looks at the context and the heap: 512 rows of 384 floats are 768 KiB,
 // near the L2 cache.
 constexpr size_t kBlockRows = 512;
-
-// scores [n] = rows [n, dimension] * query [dimension].
-void InnerProducts(const float* query, const float* rows, size_t n, size_t dimension,
-                   float* scores) {
-  for (size_t r = 0; r < n; ++r) {
-    const float* row = rows + r * dimension;
-    float sum = 0;
-    for (size_t i = 0; i < dimension; ++i) sum += query[i] * row[i];
-    scores[r] = sum;
-  }
-}
 
 }  // namespace
 
@@ -43,7 +33,7 @@ absl::StatusOr<std::vector<ScoredChunk>> ScanVectors(const RequestContext& conte
                                                      std::span<const float> query,
                                                      std::span<const VectorView> views, size_t k,
                                                      const ChunkIdFn& id) {
-  const size_t dimension = query.size();
+  const auto dimension = static_cast<int64_t>(query.size());
   TopK top(k, id);
   std::vector<float> scores(kBlockRows);
   for (uint32_t v = 0; v < views.size(); ++v) {
@@ -60,12 +50,14 @@ absl::StatusOr<std::vector<ScoredChunk>> ScanVectors(const RequestContext& conte
       // A filter that leaves few: those rows alone.
       const bool dense = eligible * 4 >= end - begin;
       if (dense)
-        InnerProducts(query.data(), view.rows + begin * dimension, end - begin, dimension,
-                      scores.data());
+        kernels::InnerProducts(query.data(), 1, view.rows + begin * dimension, end - begin,
+                               dimension, scores.data());
       for (size_t row = begin; row < end; ++row) {
         if (view.eligible != nullptr && !view.eligible->Get(row)) continue;
         float& score = scores[row - begin];
-        if (!dense) InnerProducts(query.data(), view.rows + row * dimension, 1, dimension, &score);
+        if (!dense)
+          kernels::InnerProducts(query.data(), 1, view.rows + row * dimension, 1, dimension,
+                                 &score);
         if (score >= top.threshold()) top.Offer({v, static_cast<uint32_t>(row), score});
       }
     }
