@@ -239,7 +239,7 @@ class Extractor {
     return end;
   }
 
-  // 4 for 万 behind a number, 3 for thousand, ...
+  // The power of ten of the scale word or unit behind a number: 4 for 万, 3 for thousand.
   int ScaleAfter(size_t i) const {
     if (At(i) == ' ') ++i;
     if (At(i) == U'十') return 1;
@@ -250,11 +250,12 @@ class Extractor {
     size_t end = i;
     while (IsAsciiLetter(At(end))) ++end;
     const std::string word = Lower(Utf8(i, end));
-    return word == "thousand"  ? 3
-           : word == "million" ? 6
-           : word == "billion" ? 9
-           : word == "hundred" ? 2
-                               : 0;
+    // "1 second" is also 1000 (milliseconds): models convert it when the question asks so.
+    if (At(i) == U'秒' || word == "s" || word == "second" || word == "seconds") return 3;
+    if (word == "hundred") return 2;
+    if (word == "thousand") return 3;
+    if (word == "million") return 6;
+    return word == "billion" ? 9 : 0;
   }
 
   size_t Word(size_t begin) {
@@ -262,6 +263,12 @@ class Extractor {
     while (IsWordChar(At(end)) ||
            ((At(end) == '\'' || At(end) == 0x2019) && IsAsciiLetter(At(end + 1))))
       ++end;
+    if ((chars_[begin] | 0x20) == 'v' && IsDigit(At(begin + 1))) {  // "v1.2.3"
+      while (At(end) == '.' && IsDigit(At(end + 1))) {
+        for (++end; IsWordChar(At(end)); ++end) {
+        }
+      }
+    }
     const std::string word = Utf8(begin, end);
     std::string lower = Lower(word);
     if (const size_t quote = lower.find("\xE2\x80\x99"); quote != std::string::npos)
