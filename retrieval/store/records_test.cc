@@ -8,6 +8,8 @@
 namespace cairn::retrieval {
 namespace {
 
+using std::string_literals::operator""s;
+
 CollectionRecord ExampleCollection() {
   return {7, "docs", "e5", "sha:1", 384, "standard/1", absl::FromUnixMicros(1234567890123456)};
 }
@@ -88,17 +90,19 @@ TEST(Records, BytesOnDisk) {
             std::string("\x01\x01m\x02"
                         "fp\xAC\x02\x02"
                         "an\x05"));
-  EXPECT_EQ(ChunkKey(1, 258, 3), std::string("\0\0\0\x01\0\0\0\0\0\0\x01\x02\0\0\0\x03", 16));
-  EXPECT_EQ(DocumentKey(2, "d"), std::string("\0\0\0\x02"
-                                             "d",
-                                             5));
+  EXPECT_EQ(ChunkKey(1, 258, 3), "\0\0\0\x01\0\0\0\0\0\0\x01\x02\0\0\0\x03"s);
+  EXPECT_EQ(DocumentKey(2, "doc"),
+            "\0\0\0\x02"
+            "doc"s);
+  // Two chunks, "c0" "en" and "c1" ""; lengths 3 and 1; two terms, the second sharing three bytes.
   EXPECT_EQ(EncodeTerms(ExampleTerms()),
-            std::string("\x02\x02"
-                        "c0\x02"
-                        "en\x02"
-                        "c1\x00\x02\x03\x01\x02\x00\x03w:a\x02\x00\x02\x00\x01\x03\x01"
-                        "b\x01\x00\x01",
-                        32));
+            "\x02\x02"
+            "c0\x02"
+            "en\x02"
+            "c1\0\x02\x03\x01\x02"
+            "\0\x03w:a\x02\0\x02\0\x01"
+            "\x03\x01"
+            "b\x01\0\x01"s);
 }
 
 TEST(Records, KeysSortAsNumbers) {
