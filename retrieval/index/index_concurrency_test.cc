@@ -1,0 +1,100 @@
+// Commits, deletes and searches at once. Every document version has two chunks that name it; a
+// reader must see both of one version or none, in one search, and what it reads must be whole. Run
+// it under the thread sanitizer.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "retrieval/index/index_test_util.h"
+
+namespace cairn::retrieval {
+namespace {
+
+constexpr int kDocuments = 6;
+constexpr int kRounds = 60;
+
+TEST(IndexConcurrency, ReadersSeeWholeVersions) {
+  const TempDir temp;
+  const std::unique_ptr<Index> index = OpenIndex(temp.path());
+  ASSERT_NE(index, nullptr);
+  FakeEmbedder embedder(8);
+  const RequestContext context = RequestContext::Background();
+  CollectionConfig config{"docs", *embedder.Info(context)};
+  ASSERT_TRUE(index->CreateCollection(config).ok());
+
+  std::atomic<int> writers_left{2};
+  std::atomic<bool> failed{false};
+  const auto fail = [&](const std::string& why) {
+    if (!failed.exchange(true)) ADD_FAILURE() << why;
+  };
+  const auto write = [&](uint32_t seed) {
+    std::mt19937 random(seed);
+    for (int round = 0; round < kRounds && !failed; ++round) {
+      const std::string id = StrCat("d", random() % kDocuments);
+      if (random() % 5 == 0) {
+        const auto deleted = index->Delete(context, "docs", id);
+        if (!deleted.ok()) fail(StrCat("delete: ", deleted.status().ToString()));
+        continue;
+      }
+      const std::string mark = StrCat("mark", seed, "x", round);
+      const auto committed = index->Commit(
+          context, embedder.Embed(MakeDocument("docs", id,
+                                               {StrCat("first ", mark), StrCat("second ", mark)})));
+      if (!committed.ok()) fail(StrCat("commit: ", committed.status().ToString()));
+    }
+    --writers_left;
+  };
+  const auto read = [&](SearchMode mode) {
+    SearchQuery query;
+    query.collection = "docs";
+    query.text = "first second";
+    query.mode = mode;
+    query.top_k = 1000;
+    query.explain = true;
+    do {
+      const auto result = index->Search(context, query, &embedder, nullptr);
+      if (!result.ok()) return fail(StrCat("search: ", result.status().ToString()));
+      std::map<std::string, std::vector<const SearchHit*>> documents;
+      for (const SearchHit& hit : result->hits) documents[hit.document.document_id].push_back(&hit);
+      for (const auto& [id, hits] : documents) {
+        if (hits.size() != 2) return fail(StrCat(id, " has ", hits.size(), " chunks"));
+        const auto mark = [](const SearchHit* hit) {
+          return hit->chunk.text.substr(hit->chunk.text.find(' '));
+        };
+        if (mark(hits[0]) != mark(hits[1]) || hits[0]->chunk.version != hits[1]->chunk.version) {
+          return fail(StrCat(id, " is a mix of versions: ", mark(hits[0]), mark(hits[1])));
+        }
+      }
+      const auto page = index->ListDocuments(context, "docs", "", 1000, {});
+      if (!page.ok()) return fail(page.status().ToString());
+      for (const DocumentInfo& info : page->documents) {
+        const auto source = index->ReadSource(context, "docs", info.document_id, info.version,
+                                              {0, info.source_bytes});
+        if (source.ok() ? Sha256Hex(*source) != info.content_sha256
+                        : !absl::IsNotFound(source.status())) {
+          return fail(StrCat("source of ", info.document_id, ": ", source.status().ToString()));
+        }
+      }
+    } while (writers_left > 0 && !failed);
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(write, 1);
+  threads.emplace_back(write, 2);
+  threads.emplace_back(read, SearchMode::kLexical);
+  threads.emplace_back(read, SearchMode::kHybrid);
+  threads.emplace_back([&] {
+    while (writers_left > 0 && !failed) {
+      const auto report = index->Verify(context);
+      if (!report.ok() || !report->problems.empty()) {
+        fail(report.ok() ? report->problems[0] : report.status().ToString());
+      }
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace cairn::retrieval
