@@ -34,26 +34,8 @@ const BertTensor* FindIn(const std::vector<BertTensor>& tensors, std::string_vie
   return nullptr;
 }
 
-std::string MakeSafetensors() {
-  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
-  std::string data;
-  for (const NamedShape& shape : BertShapes(/*classifier=*/false)) {
-    const int64_t count = std::max<int64_t>(shape.rows, 1) * shape.cols;
-    const std::string dims =
-        shape.rows > 0 ? StrCat(shape.rows, ",", shape.cols) : StrCat(shape.cols);
-    StrAppend(&header, ",\"", shape.name, "\":{\"dtype\":\"F32\",\"shape\":[", dims,
-              "],\"data_offsets\":[", data.size(), ",", data.size() + count * 4, "]}");
-    for (int64_t i = 0; i < count; ++i) {
-      const float value = static_cast<float>(i) / 8;
-      data.append(reinterpret_cast<const char*>(&value), 4);
-    }
-  }
-  header += "}";
-  return Bytes().Put<uint64_t>(header.size()).Text(header).Text(data).str();
-}
-
 TEST(SafetensorsTest, WholeFileBecomesABert) {
-  const std::string bytes = MakeSafetensors();
+  const std::string bytes = testing::MakeSafetensors();
   const auto parsed = ParseSafetensors(AsBytes(bytes));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   auto tensors = BertFromSafetensors(*parsed);
@@ -74,7 +56,7 @@ TEST(SafetensorsTest, WholeFileBecomesABert) {
 
 TEST(SafetensorsTest, DamagedFilesAreRefused) {
   // The header is where damage matters; a flipped bit of a weight is another weight.
-  std::string bytes = MakeSafetensors();
+  std::string bytes = testing::MakeSafetensors();
   const auto parse = [](std::span<const uint8_t> damaged) {
     return ParseSafetensors(damaged).ok();
   };

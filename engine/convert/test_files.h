@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/strings.h"
+
 namespace cairn::engine::testing {
 
 inline constexpr int kHidden = 32;
@@ -96,6 +98,25 @@ inline std::vector<NamedShape> BertShapes(bool classifier) {
     linear("classifier", 1, kHidden);
   }
   return shapes;
+}
+
+// Value i of a tensor is i / 8.
+inline std::string MakeSafetensors() {
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\"}";
+  std::string data;
+  for (const NamedShape& shape : BertShapes(/*classifier=*/false)) {
+    const int64_t count = std::max<int64_t>(shape.rows, 1) * shape.cols;
+    const std::string dims =
+        shape.rows > 0 ? StrCat(shape.rows, ",", shape.cols) : StrCat(shape.cols);
+    StrAppend(&header, ",\"", shape.name, "\":{\"dtype\":\"F32\",\"shape\":[", dims,
+              "],\"data_offsets\":[", data.size(), ",", data.size() + count * 4, "]}");
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = static_cast<float>(i) / 8;
+      data.append(reinterpret_cast<const char*>(&value), 4);
+    }
+  }
+  header += "}";
+  return Bytes().Put<uint64_t>(header.size()).Text(header).Text(data).str();
 }
 
 inline constexpr std::string_view kVocabTxt =

