@@ -12,6 +12,7 @@
 #include "kernels/attention_dispatch.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
+#include "kernels/testing/emulated_avx512_tables.h"
 #include "kernels/testing/isas.h"
 #include "kernels/testing/random_weights.h"
 
@@ -28,6 +29,7 @@ std::vector<Case> AllCases() {
   for (Isa isa : AvailableIsas()) {
     cases.push_back({std::string(IsaName(isa)), &AttentionKernelsOf(isa)});
   }
+  cases.push_back({"emulated_avx512", &kAttentionEmulatedAvx512});
   return cases;
 }
 

@@ -105,7 +105,8 @@ Split MakeSplit(const PackedMatrix& w, int64_t n, int num_threads) {
 
 const MatMulKernels& MatMulKernelsOf(Isa isa) {
 #if defined(__x86_64__)
-  if (isa >= Isa::kAvx2) return kMatMulAvx2;
+  if (isa == Isa::kAvx512) return kMatMulAvx512;
+  if (isa == Isa::kAvx2) return kMatMulAvx2;
 #endif
   return kMatMulScalar;
 }

@@ -297,7 +297,9 @@ inline float Inverse(const float* x, int count, float* d) {
   return m < 1e-30f ? 0.0f : 127.0f / m;
 }
 
-void RoundRow(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums) {
+}  // namespace
+
+void RoundRowAvx2(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums) {
   for (int64_t i = 0; i < cols / 32; ++i) {
     const __m256i bytes = RoundVector(x + 32 * i, Set1(Inverse(x + 32 * i, 32, d + i)));
     StoreInts(q + 32 * i, bytes);
@@ -307,8 +309,8 @@ void RoundRow(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums) 
   }
 }
 
-void RoundRowK(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
-               int16_t* sums32) {
+void RoundRowKAvx2(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
+                   int16_t* sums32) {
   for (int64_t block = 0; block < cols / 256; ++block) {
     const Vf inverse = Set1(Inverse(x + 256 * block, 256, d + block));
     for (int64_t i = 8 * block; i < 8 * block + 8; ++i) {
@@ -323,8 +325,6 @@ void RoundRowK(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums1
   }
 }
 
-}  // namespace
-
-const MatMulKernels kMatMulAvx2 = {RoundRow, RoundRowK, Multiply};
+const MatMulKernels kMatMulAvx2 = {RoundRowAvx2, RoundRowKAvx2, Multiply};
 
 }  // namespace cairn::kernels

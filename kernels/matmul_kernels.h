@@ -103,6 +103,14 @@ struct MatMulKernels {
   void (*multiply)(const MatMulPart& part);
 };
 
+// Rounding on its own, for tables that share it.
+void RoundRowScalar(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums);
+void RoundRowKScalar(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
+                     int16_t* sums32);
+void RoundRowAvx2(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums);
+void RoundRowKAvx2(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
+                   int16_t* sums32);
+
 extern const MatMulKernels kMatMulScalar;
 extern const MatMulKernels kMatMulAvx2;
 extern const MatMulKernels kMatMulAvx512;

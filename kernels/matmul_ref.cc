@@ -33,21 +33,6 @@ int Sum(const int8_t* q, int count) {
   return sum;
 }
 
-void RoundRow(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums) {
-  for (int64_t i = 0; i < cols / 32; ++i) {
-    d[i] = RoundBlock(x + 32 * i, 32, q + 32 * i);
-    sums[i] = Sum(q + 32 * i, 32);
-  }
-}
-
-void RoundRowK(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
-               int16_t* sums32) {
-  for (int64_t i = 0; i < cols / 256; ++i) d[i] = RoundBlock(x + 256 * i, 256, q + 256 * i);
-  for (int64_t i = 0; i < cols / 16; ++i) sums16[i] = static_cast<int16_t>(Sum(q + 16 * i, 16));
-  for (int64_t i = 0; i < cols / 32; ++i)
-    sums32[i] = static_cast<int16_t>(sums16[2 * i] + sums16[2 * i + 1]);
-}
-
 // Stored integer of column `col` (0 .. 31) of a unit.
 template <int kBits>
 int Weight(const uint8_t* unit, int row, int col) {
@@ -181,6 +166,21 @@ void Multiply(const MatMulPart& part) {
 
 }  // namespace
 
-const MatMulKernels kMatMulScalar = {RoundRow, RoundRowK, Multiply};
+void RoundRowScalar(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums) {
+  for (int64_t i = 0; i < cols / 32; ++i) {
+    d[i] = RoundBlock(x + 32 * i, 32, q + 32 * i);
+    sums[i] = Sum(q + 32 * i, 32);
+  }
+}
+
+void RoundRowKScalar(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
+                     int16_t* sums32) {
+  for (int64_t i = 0; i < cols / 256; ++i) d[i] = RoundBlock(x + 256 * i, 256, q + 256 * i);
+  for (int64_t i = 0; i < cols / 16; ++i) sums16[i] = static_cast<int16_t>(Sum(q + 16 * i, 16));
+  for (int64_t i = 0; i < cols / 32; ++i)
+    sums32[i] = static_cast<int16_t>(sums16[2 * i] + sums16[2 * i + 1]);
+}
+
+const MatMulKernels kMatMulScalar = {RoundRowScalar, RoundRowKScalar, Multiply};
 
 }  // namespace cairn::kernels

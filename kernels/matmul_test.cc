@@ -10,6 +10,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/matmul_dispatch.h"
+#include "kernels/testing/emulated_avx512_tables.h"
 #include "kernels/testing/isas.h"
 #include "kernels/testing/random_weights.h"
 
@@ -30,6 +31,7 @@ std::vector<Case> AllCases() {
     for (Isa isa : AvailableIsas()) {
       cases.push_back({&MatMulKernelsOf(isa), std::string(IsaName(isa)), type});
     }
+    cases.push_back({&kMatMulEmulatedAvx512, "emulated_avx512", type});
   }
   return cases;
 }

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/half.h"
 #include "kernels/ops_kernels.h"
+#include "kernels/testing/emulated_avx512_tables.h"
 #include "kernels/testing/isas.h"
 #include "kernels/testing/random_weights.h"
 
@@ -28,6 +29,7 @@ struct Case {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (Isa isa : AvailableIsas()) cases.push_back({std::string(IsaName(isa)), &OpsKernelsOf(isa)});
+  cases.push_back({"emulated_avx512", &kOpsEmulatedAvx512});
   return cases;
 }
 

@@ -27,11 +27,6 @@ inline Vf Min(Vf a, Vf b) { return _mm256_min_ps(a, b); }
 inline Vf Fma(Vf a, Vf b, Vf c) { return _mm256_fmadd_ps(a, b, c); }    // a * b + c
 inline Vf Fnma(Vf a, Vf b, Vf c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
 inline Vf Abs(Vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-// Magnitude of a, sign of b.
-inline Vf CopySign(Vf a, Vf b) {
-  const Vf sign = _mm256_set1_ps(-0.0f);
-  return _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b));
-}
 inline Vf RoundToInt(Vf a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }

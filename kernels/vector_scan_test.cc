@@ -68,8 +68,7 @@ TEST_F(VectorScanTest, OnlyEligibleRowsAreReturned) {
       eligible[r] = (r + 1) % keep_one_in == 0;
       if (eligible[r]) bits[r / 64] |= uint64_t{1} << (r % 64);
     }
-    const auto got =
-        TopKInnerProduct(query.data(), 1, rows.data(), n, dim, 20, bits.data(), pool_);
+    const auto got = TopKInnerProduct(query.data(), 1, rows.data(), n, dim, 20, bits.data(), pool_);
     std::vector<int64_t> ids;
     for (const ScoredRow& row : got[0]) ids.push_back(row.row);
     EXPECT_EQ(ids, Oracle(query.data(), rows, dim, 20, eligible)) << keep_one_in;
