@@ -79,6 +79,9 @@ struct IngestOptions {
   int max_attempts = 5;
   absl::Duration first_backoff = absl::Milliseconds(200);  // doubles each time
   absl::Duration max_backoff = absl::Seconds(30);
+  // For one commit, which cancellation does not interrupt: half-known commits would be worse than a
+  // wait.
+  absl::Duration commit_timeout = absl::Minutes(5);
   // How fast, with what memory.
   int workers = 2;            // documents in work at once
   int embed_batch_size = 32;  // chunks per call of the embedder
@@ -109,7 +112,8 @@ class Ingestor {
   static absl::StatusOr<std::unique_ptr<Ingestor>> Open(const std::string& dir,
                                                         const IngestOptions& options,
                                                         Embedder* embedder, DocumentSink* sink);
-  // Stops work within one step; unfinished jobs stay on disk and go on at the next Open.
+  // Stops work within one step (a commit in progress is waited for) and ends the calls of WatchJob;
+  // no other call may be in progress. Unfinished jobs stay on disk and go on at the next Open.
   virtual ~Ingestor() = default;
 
   virtual absl::StatusOr<std::unique_ptr<SourceSpool>> NewSpool() = 0;
