@@ -303,7 +303,7 @@ class AskRun {
       const PackedSource& source = packed_.sources[citation.source - 1];
       read.push_back(ExtractFeatures(StrCat(source.heading, "\n", source.text)));
     }
-    const std::vector<std::string> terms = QuestionTerms(question_);
+    const std::vector<std::string> terms = QuestionTerms(result_.standalone_question);
     const auto held = std::count_if(terms.begin(), terms.end(), [&](const std::string& term) {
       return std::any_of(read.begin(), read.end(),
                          [&](const Features& f) { return f.HasTerm(term); });

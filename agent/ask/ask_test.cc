@@ -485,14 +485,14 @@ TEST_F(AskTest, AFailingScorerIsNamedAndTheAnswerGoesOn) {
   FakeScorer scorer;
   scorer.error = absl::UnavailableError("no embedder");
   scorer_ = &scorer;
-  const AskResult r =
-      Answer("What is the default timeout value of a channel?",
-             "The default value is 500 milliseconds. Retries are done at most 3 times.");
+  const AskResult r = Answer("What is the default timeout value of a channel?",
+                             "The preset default duration amounts to 500 milliseconds. "
+                             "Retries are done at most 3 times.");
   EXPECT_THAT(r.degraded, ElementsAre("similarity: no embedder"));
   EXPECT_EQ(scorer.calls, 1);
   EXPECT_TRUE(r.sentences[1].supported);
   scorer.error = absl::DeadlineExceededError("late");
-  model_.replies = {"The default value is 500 milliseconds."};
+  model_.replies = {"The preset default duration amounts to 500 milliseconds."};
   EXPECT_EQ(Ask({.collection = "docs", .question = "What is the default timeout of a channel?"})
                 .status()
                 .code(),

@@ -12,6 +12,9 @@ namespace cairn::agent {
 namespace {
 
 constexpr double kContainmentShare = 0.55;  // of the blend; the rest is similarity
+// Words alone decide when one sentence holds this share of the answer's: no embedding is computed
+// then.
+constexpr double kSureContainment = 0.8;
 constexpr double kMarkerBonus = 0.05;
 // A further citation must hold this share of the sentence itself, and add this share to what is
 // covered.
@@ -145,8 +148,11 @@ absl::StatusOr<std::vector<Attributor::Match>> Attributor::Rank(
   if (matches.size() > static_cast<size_t>(options_.max_similarity_candidates)) {
     matches.resize(options_.max_similarity_candidates);
   }
-  CAIRN_RETURN_IF_ERROR(AddSimilarity(context, text, &matches));
+  const bool sure = !matches.empty() && matches[0].containment >= kSureContainment;
+  if (!sure) CAIRN_RETURN_IF_ERROR(AddSimilarity(context, text, &matches));
   for (Match& match : matches) {
+    // Where words decide, the best similarity is taken for granted.
+    if (sure) match.similarity = match.containment;
     match.score = Blend(match.containment, match.similarity);
     const int number = candidates_[match.candidate].source->source.number;
     if (std::find(marked_sources.begin(), marked_sources.end(), number) != marked_sources.end()) {

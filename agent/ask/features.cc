@@ -46,6 +46,11 @@ const WordSet kHanStopBigrams = {
     "说明", "解释", "区别", "作用", "原因", "意思", "默认", "叫做", "称为", "属于", "用来",
     "用于", "时候", "会有", "需要", "应该", "能够", "请说", "简述"};
 
+// Longest first.
+constexpr std::string_view kHanQuestionPhrases[] = {
+    "什么时候", "为什么", "怎么样", "什么", "如何", "怎么", "怎样", "多少", "哪些",
+    "哪个",     "哪里",   "哪一",   "是否", "请问", "默认", "谁",   "几"};
+
 const WordSet kNegations = {"not",     "no",       "never",    "none",      "neither",
                             "nor",     "without",  "cannot",   "nothing",   "isn't",
                             "aren't",  "don't",    "doesn't",  "didn't",    "won't",
@@ -404,12 +409,28 @@ AnswerKind AnswerKindOf(std::string_view question) {
   return AnswerKind::kAny;
 }
 
-std::vector<std::string> QuestionTerms(const Features& question) {
+std::vector<std::string> QuestionTerms(std::string_view question) {
+  // Question words of Chinese would make bigrams with their neighbours.
+  std::string text(question);
+  for (const std::string_view phrase : kHanQuestionPhrases) {
+    for (size_t at = text.find(phrase); at != std::string::npos; at = text.find(phrase, at)) {
+      text.replace(at, phrase.size(), " ");
+    }
+  }
   std::vector<std::string> terms;
-  for (const std::string& term : question.terms) {
+  for (const std::string& term : ExtractFeatures(text).terms) {
     if (kQuestionWords.count(term) == 0) terms.push_back(term);
   }
-  return terms.empty() ? question.terms : terms;
+  return terms.empty() ? ExtractFeatures(question).terms : terms;
+}
+
+std::string CountedThing(std::string_view question) {
+  const std::string lower = Lower(question);
+  const size_t at = lower.find("how many ");
+  if (at == std::string::npos) return "";
+  const std::vector<std::string> terms =
+      ExtractFeatures(std::string_view(lower).substr(at + 9)).terms;
+  return terms.empty() ? "" : terms[0];
 }
 
 }  // namespace cairn::agent

@@ -54,9 +54,12 @@ std::vector<std::string_view> SplitClauses(std::string_view sentence);
 enum class AnswerKind { kAny, kNumber, kDate, kPerson };
 AnswerKind AnswerKindOf(std::string_view question);
 
-// The content of a question: terms without question words and words that any text about anything
-// may lack.
-std::vector<std::string> QuestionTerms(const Features& question);
+// The content of a question: its terms without question words and words that its answer need not
+// repeat.
+std::vector<std::string> QuestionTerms(std::string_view question);
+
+// What "how many X" counts, as a term; empty for other questions.
+std::string CountedThing(std::string_view question);
 
 }  // namespace cairn::agent
 

@@ -15,15 +15,16 @@ constexpr double kHanBigramWeight = 0.6;
 struct WeightedTerm {
   std::string term;
   double weight;
+  bool name;
 };
 
-std::vector<WeightedTerm> WeightedTerms(const Features& question) {
+std::vector<WeightedTerm> WeightedTerms(std::string_view text, const Features& question) {
   std::vector<WeightedTerm> terms;
-  for (const std::string& term : QuestionTerms(question)) {
+  for (const std::string& term : QuestionTerms(text)) {
     const bool name = std::any_of(question.names.begin(), question.names.end(),
                                   [&](const NameFeature& n) { return n.parts[0] == term; });
     const bool han = (static_cast<unsigned char>(term[0]) & 0x80) != 0;
-    terms.push_back({term, name ? kNameWeight : han ? kHanBigramWeight : 1.0});
+    terms.push_back({term, name ? kNameWeight : han ? kHanBigramWeight : 1.0, name});
   }
   return terms;
 }
@@ -48,7 +49,7 @@ Relevance AssessRelevance(std::string_view question_text, const std::vector<Pass
     return out;
   }
   const Features question = ExtractFeatures(question_text);
-  const std::vector<WeightedTerm> terms = WeightedTerms(question);
+  const std::vector<WeightedTerm> terms = WeightedTerms(question_text, question);
   std::vector<Features> features;
   double best_logit = -1e9;
   for (const Passage& p : passages) {
@@ -66,18 +67,31 @@ Relevance AssessRelevance(std::string_view question_text, const std::vector<Pass
       return out;
     }
   }
+  const auto is_found = [&](const std::string& term) {
+    return std::any_of(features.begin(), features.end(),
+                       [&](const Features& f) { return f.HasTerm(term); });
+  };
+  if (const std::string thing = CountedThing(question_text); !thing.empty() && !is_found(thing)) {
+    out.detail = StrCat("\"", thing, "\" is in no source");
+    return out;
+  }
   for (const Features& f : features) {
     out.best_coverage =
         std::max(out.best_coverage,
                  Coverage(terms, [&](const std::string& term) { return f.HasTerm(term); }));
   }
-  out.total_coverage = Coverage(terms, [&](const std::string& term) {
-    return std::any_of(features.begin(), features.end(),
-                       [&](const Features& f) { return f.HasTerm(term); });
+  out.total_coverage = Coverage(terms, is_found);
+  // The name of what the whole collection is about says little: something of what is asked about it
+  // must be there too.
+  const auto others =
+      std::count_if(terms.begin(), terms.end(), [](const WeightedTerm& t) { return !t.name; });
+  const auto others_found = std::count_if(terms.begin(), terms.end(), [&](const WeightedTerm& t) {
+    return !t.name && is_found(t.term);
   });
+  const bool only_names = others >= 2 && others_found == 0;
   const bool sure =
       out.best_cosine >= options.sure_cosine || best_logit >= options.sure_rerank_logit;
-  out.relevant = sure || (out.best_coverage >= options.min_best_coverage &&
+  out.relevant = sure || (!only_names && out.best_coverage >= options.min_best_coverage &&
                           out.total_coverage >= options.min_total_coverage);
   if (!out.relevant) out.detail = "the sources hold too little of what the question is about";
   return out;

@@ -62,7 +62,7 @@ bool RefersBack(std::string_view question) {
        {"它", "他", "她", "这", "那", "此", "其", "上述", "前者", "后者", "呢"}) {
     if (question.find(word) != std::string_view::npos) return true;
   }
-  return QuestionTerms(features).size() < 2 && features.names.empty();
+  return QuestionTerms(question).size() < 2 && features.names.empty();
 }
 
 absl::StatusOr<std::string> StandaloneQuestion(const RequestContext& context, Model* model,
