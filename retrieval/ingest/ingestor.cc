@@ -567,8 +567,8 @@ absl::StatusOr<int> IngestorImpl::Delete(const RequestContext& context, std::str
     const auto ended = WatchJob(context, id, [](const Job&) { return true; });
     if (!ended.ok() && !absl::IsNotFound(ended.status())) status = ended.status();
   }
-  absl::StatusOr<int> deleted = status;
-  if (status.ok()) deleted = sink_->Delete(context, collection, document_id);
+  const absl::StatusOr<int> deleted =
+      status.ok() ? sink_->Delete(context, collection, document_id) : status;
   absl::MutexLock lock(&mutex_);
   deleting_.erase(deleting_.find(key));
   changed_.SignalAll();

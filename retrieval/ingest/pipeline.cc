@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "common/file.h"
 #include "common/strings.h"
 #include "retrieval/chunk/chunker.h"
@@ -76,7 +77,8 @@ class Pipeline {
     events_.on_progress(JobStage::kCommitting, NumChunks(), NumChunks());
     CAIRN_RETURN_IF_ERROR(context_.Check());
     CAIRN_RETURN_IF_ERROR(events_.before_commit(base_version));
-    const RequestContext commit = RequestContext::Background().WithTimeout(options_.commit_timeout);
+    const RequestContext commit =
+        RequestContext(CancelSource(), absl::Now() + options_.commit_timeout, context_.identity());
     CAIRN_ASSIGN_OR_RETURN(const DocumentInfo info, sink_->Commit(commit, document_));
     return PipelineResult{base_version == 0 ? JobOutcome::kCreated : JobOutcome::kReplaced,
                           info.version};
