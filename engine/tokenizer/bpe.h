@@ -2,7 +2,9 @@
 // pair by pair in the order of the merge list.
 //
 // No Unicode normalisation happens, as in llama.cpp: Decode(Encode(text)) gives back every byte of
-// a text without special tokens, well-formed UTF-8 or not.
+// a text without special tokens, well-formed UTF-8 or not. A byte that the vocabulary lacks
+// (SmolLM2 has no token for some control characters) is left out, as in the reference: its unknown
+// token is a control token.
 #ifndef CAIRN_ENGINE_TOKENIZER_BPE_H_
 #define CAIRN_ENGINE_TOKENIZER_BPE_H_
 
