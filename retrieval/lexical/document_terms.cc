@@ -1,9 +1,8 @@
 #include "retrieval/lexical/document_terms.h"
 
 #include <algorithm>
-#include <deque>
+#include <functional>
 #include <numeric>
-#include <unordered_map>
 
 #include "retrieval/varint.h"
 
@@ -12,41 +11,80 @@ namespace {
 
 using Posting = DocumentTerms::Posting;
 
-// Terms in order of first appearance, each with its postings.
+// Gathers postings in text order, then sorts them by term. Flat arrays: a document has thousands of
+// short terms, and a node and a list for each cost more than analysing it.
 class Collector {
  public:
   void Add(std::string_view term, uint32_t chunk) {
-    auto found = ids_.find(term);
-    if (found == ids_.end()) {
-      const std::string& owned = names_.emplace_back(term);
-      found = ids_.emplace(owned, static_cast<uint32_t>(postings_.size())).first;
-      postings_.emplace_back();
+    const uint32_t id = IdOf(term);
+    if (last_[id] != kNone && postings_[last_[id]].chunk == chunk) {
+      uint16_t& tf = postings_[last_[id]].tf;
+      if (tf < kMaxTermFrequency) ++tf;
+      return;
     }
-    std::vector<Posting>& list = postings_[found->second];
-    if (list.empty() || list.back().chunk != chunk) {
-      list.push_back({chunk, 1});
-    } else if (list.back().tf < kMaxTermFrequency) {
-      ++list.back().tf;
-    }
+    last_[id] = static_cast<uint32_t>(postings_.size());
+    postings_.push_back({chunk, 1});
+    term_of_.push_back(id);
   }
 
-  void Finish(DocumentTerms* out) {
-    std::vector<uint32_t> order(names_.size());
+  void Finish(DocumentTerms* out) const {
+    const size_t num_terms = last_.size();
+    std::vector<uint32_t> order(num_terms), rank(num_terms);
     std::iota(order.begin(), order.end(), 0u);
     std::sort(order.begin(), order.end(),
-              [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
-    out->begins.push_back(0);
-    for (const uint32_t i : order) {
-      out->terms.push_back(std::move(names_[i]));
-      out->postings.insert(out->postings.end(), postings_[i].begin(), postings_[i].end());
-      out->begins.push_back(static_cast<uint32_t>(out->postings.size()));
+              [&](uint32_t a, uint32_t b) { return Name(a) < Name(b); });
+    out->terms.reserve(num_terms);
+    for (uint32_t r = 0; r < num_terms; ++r) {
+      rank[order[r]] = r;
+      out->terms.emplace_back(Name(order[r]));
     }
+    // A counting sort keeps each term's postings in chunk order.
+    out->begins.assign(num_terms + 1, 0);
+    for (const uint32_t id : term_of_) ++out->begins[rank[id] + 1];
+    std::partial_sum(out->begins.begin(), out->begins.end(), out->begins.begin());
+    std::vector<uint32_t> next(out->begins.begin(), out->begins.end() - 1);
+    out->postings.resize(postings_.size());
+    for (size_t i = 0; i < postings_.size(); ++i)
+      out->postings[next[rank[term_of_[i]]]++] = postings_[i];
   }
 
  private:
-  std::deque<std::string> names_;  // stable addresses for the views below
-  std::unordered_map<std::string_view, uint32_t> ids_;
-  std::vector<std::vector<Posting>> postings_;
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  std::string_view Name(uint32_t id) const {
+    return std::string_view(names_).substr(name_begins_[id],
+                                           name_begins_[id + 1] - name_begins_[id]);
+  }
+
+  // Linear probing in a table of ids that is at most half full.
+  uint32_t IdOf(std::string_view term) {
+    if (last_.size() * 2 >= slots_.size()) Grow();
+    uint32_t& slot = Slot(term);
+    if (slot == kNone) {
+      slot = static_cast<uint32_t>(last_.size());
+      last_.push_back(kNone);
+      names_.append(term);
+      name_begins_.push_back(names_.size());
+    }
+    return slot;
+  }
+  uint32_t& Slot(std::string_view term) {
+    const size_t mask = slots_.size() - 1;
+    size_t at = std::hash<std::string_view>()(term) & mask;
+    while (slots_[at] != kNone && Name(slots_[at]) != term) at = (at + 1) & mask;
+    return slots_[at];
+  }
+  void Grow() {
+    slots_.assign(std::max<size_t>(256, slots_.size() * 4), kNone);
+    for (uint32_t id = 0; id < last_.size(); ++id) Slot(Name(id)) = id;
+  }
+
+  std::string names_;  // all terms in order of first appearance, one after another
+  std::vector<size_t> name_begins_ = {0};
+  std::vector<uint32_t> last_;     // [terms] the term's last posting
+  std::vector<uint32_t> slots_;    // hash table of term ids, kNone = free
+  std::vector<Posting> postings_;  // in text order
+  std::vector<uint32_t> term_of_;  // [postings]
 };
 
 }  // namespace
