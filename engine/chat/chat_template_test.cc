@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -16,7 +17,7 @@ namespace cairn::engine {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::UnorderedElementsAre;
 using Json = nlohmann::ordered_json;
 
 // What tests/scripts/record_chat.py recorded from the Jinja original of one model.
@@ -154,6 +155,11 @@ TEST_P(ChatModelTest, MessageTextNeverBecomesControlTokens) {
             std::ranges::count(plain, Control("<|im_end|>")));
   EXPECT_EQ(std::ranges::count_if(own, [&](TokenId id) { return tokenizer_->IsControl(id); }),
             std::ranges::count_if(plain, [&](TokenId id) { return tokenizer_->IsControl(id); }));
+}
+
+TEST_P(ChatModelTest, EndOfTurnEndsTheGeneration) {
+  EXPECT_THAT(tokenizer_->end_of_generation(),
+              UnorderedElementsAre(Control("<|im_end|>"), Control("<|endoftext|>")));
 }
 
 TEST_P(ChatModelTest, NoBosBeyondTheTemplates) {

@@ -3,6 +3,7 @@
 // and record_unigram.py make the records.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -58,10 +59,13 @@ INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerReferenceTest,
                          testing::Values(Case{"gpt-2", ""}, Case{"mpt", ""}, Case{"bert-bge", ""},
                                          Case{"qwen2", "qwen2.5-coder-0.5b"},
                                          Case{"smollm", "smollm2-135m"},
-                                         Case{"e5", "multilingual-e5-small"}),
+                                         Case{"e5", "multilingual-e5-small"},
+                                         Case{"bert-bge", "all-minilm-l6-v2"},
+                                         Case{"bert-bge", "bge-small-en-v1.5"},
+                                         Case{"bert-bge", "ms-marco-minilm-l12-v2"}),
                          [](const auto& info) {
-                           std::string name = info.param.name;
-                           for (char& c : name) c = c == '-' ? '_' : c;
+                           std::string name = info.param.name + "_" + info.param.model;
+                           for (char& c : name) c = std::isalnum(c) ? c : '_';
                            return name;
                          });
 

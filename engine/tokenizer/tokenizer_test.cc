@@ -35,7 +35,7 @@ struct Spec {
   std::function<void(GgufWriter&)> more = [](GgufWriter&) {};
 };
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const Spec& spec) {
+absl::StatusOr<std::string> Serialize(const Spec& spec) {
   GgufWriter writer;
   writer.AddString("tokenizer.ggml.model", spec.model);
   std::vector<std::string> texts;
@@ -50,12 +50,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const Spec& spec) {
   writer.AddInts("tokenizer.ggml.token_type", types);
   writer.AddFloats("tokenizer.ggml.scores", scores);
   spec.more(writer);
-  absl::StatusOr<std::string> bytes = writer.Serialize();
-  if (!bytes.ok()) return bytes.status();
+  return writer.Serialize();
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadBytes(std::string_view bytes) {
   absl::StatusOr<std::unique_ptr<GgufFile>> file =
-      GgufFile::Parse({reinterpret_cast<const uint8_t*>(bytes->data()), bytes->size()});
+      GgufFile::Parse({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
   if (!file.ok()) return file.status();
   return Tokenizer::Load(**file);
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const Spec& spec) {
+  absl::StatusOr<std::string> bytes = Serialize(spec);
+  if (!bytes.ok()) return bytes.status();
+  return LoadBytes(*bytes);
 }
 
 // The text of a byte in byte-level vocabularies, by the rule of GPT-2's bytes_to_unicode.
@@ -384,6 +392,40 @@ TEST(StreamDecoderTest, AnyCutsGiveTheTextOfTheWhole) {
     text += decoder.Flush();
     ASSERT_EQ(text, SanitizeUtf8(t->Decode(ids)));
   }
+}
+
+// A vocabulary is input: whatever its bytes say, it is refused or it works.
+TEST(TokenizerTest, DamagedVocabulariesAreRefusedOrHarmless) {
+  std::mt19937 random(23);
+  const std::string text = "ab<|end|> \xFF</s> \u4F60e\u0301 unable, [CLS]    x";
+  int loaded = 0, refused = 0;
+  for (const Spec& spec : {BpeSpec(), SpmSpec(), UnigramSpec(), WordPieceSpec()}) {
+    const std::string whole = *Serialize(spec);
+    for (int i = 0; i < 4000; ++i) {
+      std::string bytes = whole;
+      for (int n = 1 + random() % 3; n > 0; --n) {
+        bytes[random() % bytes.size()] =
+            static_cast<char>(random() % 2 == 0 ? random() : random() % 8);
+      }
+      absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadBytes(bytes);
+      if (!tokenizer.ok()) {
+        ++refused;
+        continue;
+      }
+      ++loaded;
+      for (bool special : {false, true}) {
+        std::vector<TokenId> ids =
+            (*tokenizer)->Encode(text, {.add_special = special, .parse_special = special});
+        for (TokenId id : ids) {
+          ASSERT_GE(id, 0);
+          ASSERT_LT(id, (*tokenizer)->vocab_size());
+        }
+        (*tokenizer)->Decode(ids, special);
+      }
+    }
+  }
+  EXPECT_GT(loaded, 1000);
+  EXPECT_GT(refused, 1000);
 }
 
 // A megabyte of the worst text for each model: n log n, so far below a second; quadratic would be
