@@ -22,7 +22,8 @@ int64_t SizeOf(const std::string& path) {
   return error ? 0 : static_cast<int64_t>(size);
 }
 
-absl::Status RunCurl(const DownloadJob& job, const std::string& url, const std::string& target) {
+absl::StatusOr<CommandResult> RunCurl(const DownloadJob& job, const std::string& url,
+                                      const std::string& target) {
   Command command;
   command.argv = {"curl", "--fail", "--location", "--silent", "--show-error", "--retry", "3",
                   "--connect-timeout", "30",
@@ -31,15 +32,31 @@ absl::Status RunCurl(const DownloadJob& job, const std::string& url, const std::
                   target, "--", url};
   command.timeout = job.options.command_timeout;
   command.on_tick = [&] { job.progress.Report(SizeOf(target)); };
-  const absl::StatusOr<CommandResult> result = RunCommand(job.context, command);
+  absl::StatusOr<CommandResult> result = RunCommand(job.context, command);
   if (absl::IsNotFound(result.status())) {
     return absl::FailedPreconditionError(
         "curl is not installed: install it (apt-get install curl)");
   }
-  CAIRN_RETURN_IF_ERROR(result.status());
-  if (result->exit_code == 0) return absl::OkStatus();
+  return result;
+}
+
+// The server does not give parts of files (curl's code 33), or has nothing after what we have (HTTP
+// 416).
+bool CannotContinue(const CommandResult& result) {
+  return result.exit_code == 33 ||
+         (result.exit_code == 22 && result.output.find("416") != std::string::npos);
+}
+
+absl::Status Download(const DownloadJob& job, const std::string& url, const std::string& target) {
+  CAIRN_ASSIGN_OR_RETURN(CommandResult result, RunCurl(job, url, target));
+  if (CannotContinue(result) && SizeOf(target) > 0) {
+    std::error_code error;
+    fs::remove(target, error);
+    CAIRN_ASSIGN_OR_RETURN(result, RunCurl(job, url, target));
+  }
+  if (result.exit_code == 0) return absl::OkStatus();
   return absl::UnavailableError(StrCat("curl could not download ", url, " (exit code ",
-                                       result->exit_code, "): ", Tail(result->output)));
+                                       result.exit_code, "): ", Tail(result.output)));
 }
 
 absl::Status DownloadFile(const DownloadJob& job, const SourceFile& file, const std::string& path) {
@@ -53,7 +70,7 @@ absl::Status DownloadFile(const DownloadJob& job, const SourceFile& file, const 
       std::error_code error;
       fs::remove(partial, error);
     }
-    CAIRN_RETURN_IF_ERROR(RunCurl(job, url, partial));
+    CAIRN_RETURN_IF_ERROR(Download(job, url, partial));
     if (absl::Status status = CheckFile(partial, file.bytes, file.sha256); !status.ok()) {
       std::error_code error;
       fs::remove(partial, error);

@@ -46,6 +46,7 @@ have=0; if [ -e "$out" ]; then have=$(stat -c %s "$out"); fi
 echo "curl $1 from $have" >> @DIR@/log
 source=@DIR@/hub/$(basename "$1")
 if [ ! -e $source ]; then echo "curl: (22) The requested URL returned error: 404" >&2; exit 22; fi
+if [ -e @DIR@/norange ] && [ $have -gt 0 ]; then exit 33; fi
 if [ -e @DIR@/cut ]; then tail -c +$((have + 1)) $source | head -c 5 >> "$out"; exit 18; fi
 tail -c +$((have + 1)) $source >> "$out"
 )";
@@ -248,6 +249,19 @@ TEST_F(FetchTest, CurlGoesOnWhereItStopped) {
   fs::remove(dir_ + "/cut");
   ASSERT_TRUE(Fetch(entry).ok());
   EXPECT_THAT(Log(), HasSubstr("big.gguf from 5\n"));
+}
+
+TEST_F(FetchTest, AServerWithoutPartsIsAskedForTheWhole) {
+  const ModelEntry entry = TwoParts();
+  options_.only = SourceKind::kHuggingFace;
+  Write("cut", "");
+  ASSERT_FALSE(Fetch(entry).ok());
+  fs::remove(dir_ + "/cut");
+  Write("norange", "");
+  ASSERT_TRUE(Fetch(entry).ok());
+  EXPECT_THAT(Log(), ::testing::EndsWith(
+                         "big.gguf from 5\ncurl "
+                         "https://huggingface.co/owner/big/resolve/main/files/big.gguf from 0\n"));
 }
 
 TEST_F(FetchTest, AWholePartialFileIsNotAskedForAgain) {
