@@ -130,6 +130,23 @@ class Server:
             time.sleep(0.1)
         raise RuntimeError(f"server not ready: {self.tail()}")
 
+    def wait_listening(self, seconds=60):
+        """Until the gRPC port answers, ready or not."""
+        grpc.channel_ready_future(grpc.insecure_channel(self.address)).result(seconds)
+        return self
+
+    def wait_healthy(self, seconds=180):
+        """Until grpc.health.v1 says that the whole process serves; for processes without the gateway role."""
+        self.wait_listening()
+        with grpc.insecure_channel(self.address) as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check", lambda b: b, lambda b: b)
+            end = time.time() + seconds
+            while check(b"") != b"\x08\x01":
+                if self.process.poll() is not None or time.time() > end:
+                    raise RuntimeError(f"server not healthy: {self.tail()}")
+                time.sleep(0.1)
+        return self
+
     def tail(self):
         return pathlib.Path(self.log_path).read_text(errors="replace")[-2000:]
 

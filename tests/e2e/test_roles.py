@@ -1,0 +1,64 @@
+"""Roles as separate processes on loopback give the same answers, with the same citations, as one process."""
+import grpc
+import pytest
+
+from cairn_client import Client, Server, has_model, stubs
+from conftest import SMALL_DOCUMENTS, require_models
+
+QUESTIONS = ["How often must the Halvorsen P-200 pump be greased?", "What is the fuse rated at?", "龙井茶应当冲泡多久?",
+             "How tall is the Skagen lighthouse?", "Who won the football world cup in 1974?"]
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    require_models("qwen2.5-coder-0.5b", "multilingual-e5-small")
+    settings = {"CAIRN_MODELS_GENERATOR": "qwen2.5-coder-0.5b"}
+    if not has_model("ms-marco-minilm-l12-v2"):
+        settings["CAIRN_MODELS_RERANKER"] = ""
+    roles = ["inference", "retrieval", "ingest", "agent"]
+    addresses = {}
+    servers = []
+    try:
+        for role in roles:
+            folder = tmp_path_factory.mktemp(role)
+            known = {f"CAIRN_ADDRESSES_{name.upper()}": address for name, address in addresses.items()}
+            server = Server(str(folder), {**settings, **known}, ["--roles", role])
+            addresses[role] = server.address
+            servers.append(server)
+        for server in servers:
+            server.wait_healthy()
+        yield dict(zip(roles, servers))
+    finally:
+        codes = {server.stop() for server in reversed(servers)}
+        assert codes <= {0, -9}  # one test kills a role
+
+
+def facts(client, question):
+    sources, text, sentences, completed = client.ask("small", question)
+    cited = [(s.supported, [(c.document_id, c.span.begin, c.span.end, c.quote) for c in s.citations]) for s in sentences]
+    return text, cited, completed.abstained, [(s.document_id, s.span.begin, s.span.end) for s in sources]
+
+
+def test_same_answers_and_citations(client, split):
+    ingest = Client(split["ingest"].address)
+    for name, text in SMALL_DOCUMENTS.items():
+        job = ingest.wait(ingest.put("small", name, text.encode()))
+        assert job.state == ingest.s.ingest.JOB_STATE_SUCCEEDED, job
+    agent = Client(split["agent"].address)
+    for question in QUESTIONS:
+        assert facts(agent, question) == facts(client, question), question
+
+
+def test_a_role_that_is_not_here_is_unimplemented(split):
+    with pytest.raises(grpc.RpcError) as caught:
+        Client(split["agent"].address).retrieval.ListCollections(stubs().retrieval.ListCollectionsRequest())
+    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_search_goes_on_without_inference(split):
+    """The vectors are gone with their role: search says so and answers by words."""
+    split["inference"].kill()
+    retrieval = Client(split["retrieval"].address)
+    response = retrieval.retrieval.Search(stubs().retrieval.SearchRequest(collection="small", query="Halvorsen pump"))
+    assert response.hits[0].chunk.document_id == "manual.md"
+    assert any("EMBEDDER_UNAVAILABLE" in stage for stage in response.degraded), response.degraded
