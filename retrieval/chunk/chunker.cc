@@ -282,7 +282,8 @@ class Chunker {
     bool only_headings = true;
     for (const Piece& piece : section.pieces) {
       const int more = piece.tokens + kSeamTokens;
-      const int limit = only_headings ? section.hard_limit : section.target;
+      const bool lead_in = only_headings || tokens < section.target / 4;
+      const int limit = lead_in ? section.hard_limit : section.target;
       if (!draft.pieces.empty() && tokens + more > limit) {
         drafts_.push_back(std::exchange(draft, Draft{index, {}, 0, false}));
         tokens = 0;

@@ -82,7 +82,10 @@ TEST(ChunkerTest, CodeStaysWholeWhileItFitsTheWindow) {
   options.max_tokens = 200;
   const std::string code = "```\n" + Repeat("call(a);\n", 25) + "```";  // 25 * 5 + 6 tokens
   EXPECT_THAT(Texts(MustChunk("before\n\n" + code + "\n\nafter", "text/markdown", options)),
-              ElementsAre("before", code, "after"));
+              ElementsAre("before\n\n" + code, "after"));
+  const std::string lead_in =
+      Repeat("longer ", 12);  // 24 tokens, more than a quarter of the target
+  EXPECT_THAT(Texts(MustChunk(lead_in + "\n\n" + code, "text/markdown", options)), SizeIs(2));
   // A heading is not left alone before it.
   EXPECT_THAT(Texts(MustChunk("# H\n" + code, "text/markdown", options)),
               ElementsAre("# H\n" + code));
