@@ -11,10 +11,8 @@
 // the template's.
 //
 // Threads: thread-safe, immutable.
-// Errors:  INVALID_ARGUMENT for no messages, malformed JSON, or a vocabulary that lacks a control
-// token
-//          of the template; UNIMPLEMENTED for an unknown template, or tools that it has no place
-//          for.
+// Errors:  INVALID_ARGUMENT for no messages, malformed JSON, or a vocabulary without one of the
+//          template's tokens; UNIMPLEMENTED for an unknown template, or tools it has no place for.
 #ifndef CAIRN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define CAIRN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 

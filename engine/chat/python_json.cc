@@ -142,8 +142,9 @@ std::string PythonFloat(double value) {
                   std::abs(exponent) < 10 ? "0" : "", std::abs(exponent));
   }
   if (exponent < 0) return StrCat(sign, "0.", std::string(-exponent - 1, '0'), digits);
-  if (exponent >= count - 1)
+  if (exponent >= count - 1) {
     return StrCat(sign, digits, std::string(exponent - count + 1, '0'), ".0");
+  }
   return StrCat(sign, digits.substr(0, exponent + 1), ".", digits.substr(exponent + 1));
 }
 

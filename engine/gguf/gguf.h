@@ -1,12 +1,12 @@
 // GgufFile: a GGUF model file (versions 2 and 3, little-endian), mapped read-only.
 //
-// Every count, length and offset in the file is checked before it is used: a truncated or hostile
-// file gives INVALID_ARGUMENT or OUT_OF_RANGE naming the key or tensor and the numbers, never a
-// crash.
+// Every count, length and offset in the file is checked before it is used. Tensors may not overlap.
 //
-// Ownership: the file owns the mapping; tensors and strings are views into it and live as long as
-// it does. Threads:   thread-safe after Open. Format:
-// https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+// Ownership: the file owns the mapping; tensors and strings are views into it.
+// Threads:   thread-safe after Open.
+// Errors:    INVALID_ARGUMENT or OUT_OF_RANGE for a truncated or hostile file, UNIMPLEMENTED for an
+//            element type that we do not read; the message names the key or tensor and the numbers.
+// Format:    https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #ifndef CAIRN_ENGINE_GGUF_GGUF_H_
 #define CAIRN_ENGINE_GGUF_GGUF_H_
 

@@ -2,9 +2,10 @@
 // pair by pair in the order of the merge list.
 //
 // No Unicode normalisation happens, as in llama.cpp: Decode(Encode(text)) gives back every byte of
-// a text without special tokens, well-formed UTF-8 or not. A byte that the vocabulary lacks
-// (SmolLM2 has no token for some control characters) is left out, as in the reference: its unknown
-// token is a control token.
+// a text without special tokens, well-formed UTF-8 or not. (Qwen2's own tokenizer composes to NFC
+// first; text with decomposed letters has other ids there.) A byte that the vocabulary lacks, as
+// SmolLM2 does some control characters, is left out, as in the reference: its unknown token is a
+// control token.
 #ifndef CAIRN_ENGINE_TOKENIZER_BPE_H_
 #define CAIRN_ENGINE_TOKENIZER_BPE_H_
 

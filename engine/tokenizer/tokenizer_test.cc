@@ -308,6 +308,16 @@ TEST(UnigramTest, RefusesBrokenTables) {
     writer.AddUint32("tokenizer.ggml.unknown_token_id", kE5Unk);
   };
   EXPECT_EQ(Load(spec).status().code(), kNotFound);
+  auto with_flag = [](bool collapse) {
+    Spec flagged = UnigramSpec();
+    flagged.more = [collapse](GgufWriter& writer) {
+      UnigramSpec().more(writer);
+      writer.AddBool("tokenizer.ggml.remove_extra_whitespaces", collapse);
+    };
+    return Load(flagged).status().code();
+  };
+  EXPECT_EQ(with_flag(true), kOk);
+  EXPECT_EQ(with_flag(false), kUnimplemented);
   spec.tokens[5].score = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(Load(spec).status().code(), kInvalidArgument);
 }

@@ -64,6 +64,14 @@ absl::Status UnigramTokenizer::ReadNormalization(const GgufFile& file) {
         "tokenizer: tokenizer.ggml.precompiled_charsmap is not supported, only "
         "cairn.tokenizer.norm_*");
   }
+  constexpr std::string_view kCollapse = "tokenizer.ggml.remove_extra_whitespaces";
+  if (file.Has(kCollapse)) {
+    CAIRN_ASSIGN_OR_RETURN(bool collapse, file.GetBool(kCollapse));
+    if (!collapse) {
+      return absl::UnimplementedError(
+          StrCat("tokenizer: ", kCollapse, " = false is not supported"));
+    }
+  }
   CAIRN_ASSIGN_OR_RETURN(std::span<const int64_t> from, file.GetInts("cairn.tokenizer.norm_from"));
   CAIRN_ASSIGN_OR_RETURN(std::span<const std::string_view> to,
                          file.GetStrings("cairn.tokenizer.norm_to"));

@@ -12,8 +12,8 @@
 // and our own normalisation table, two arrays of one length:
 //   cairn.tokenizer.norm_from        int array: code points, ascending
 //   cairn.tokenizer.norm_to          string array: what each becomes; "" deletes it
-// A file with SentencePiece's packed table (tokenizer.ggml.precompiled_charsmap) instead is
-// refused.
+// A file with SentencePiece's packed table (tokenizer.ggml.precompiled_charsmap) instead, or with
+// tokenizer.ggml.remove_extra_whitespaces = false, is refused.
 //
 // Encoding: replace code points by the table (ill-formed bytes count as U+FFFD); compose neighbours
 // that have a canonical composition, as the original table does for decomposed letters; drop spaces

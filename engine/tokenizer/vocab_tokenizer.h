@@ -2,10 +2,9 @@
 // it with the model's special tokens, renders ids; a subclass encodes the ordinary text in between.
 //
 // Which tokens written out in a text are recognised:
-//   user-defined  always (runs of spaces, for instance): they are part of the model's text, except
-//   markers       user-defined tokens of the form <...>, such as <tool_call>: they mean structure
-//   to the
-//                 model, so that user text must not produce them; only with `parse_special`;
+//   user-defined  always (runs of spaces, for instance): they belong to the model's text;
+//   markers       user-defined tokens of the form <...>, such as <tool_call>, only with
+//                 `parse_special`: they mean structure to the model, not for users to produce;
 //   control       only with `parse_special`.
 // At each position the longest wins.
 #ifndef CAIRN_ENGINE_TOKENIZER_VOCAB_TOKENIZER_H_

@@ -1,9 +1,8 @@
 // Vocabulary: the tokenizer section of a model file, checked and copied.
 //
 // Threads: immutable after FromGguf.
-// Errors:  INVALID_ARGUMENT when arrays differ in length, an id lies outside the vocabulary, a type
-// or
-//          score is none.
+// Errors:  INVALID_ARGUMENT when arrays differ in length, an id lies outside the vocabulary, or a
+//          type or score is none.
 #ifndef CAIRN_ENGINE_TOKENIZER_VOCABULARY_H_
 #define CAIRN_ENGINE_TOKENIZER_VOCABULARY_H_
 
