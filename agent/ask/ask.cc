@@ -53,12 +53,21 @@ class AskRun {
     CAIRN_RETURN_IF_ERROR(Validate());
     result_.language = std::string(LanguageOf(request_.question));
     CAIRN_RETURN_IF_ERROR(Timed("rewrite", [&] { return Rewrite(); }));
-    CAIRN_RETURN_IF_ERROR(Timed("retrieve", [&] { return Retrieve(); }));
+    CAIRN_RETURN_IF_ERROR(Timed("retrieve", [&] { return Retrieve(result_.standalone_question); }));
     Relevance relevance;
-    CAIRN_RETURN_IF_ERROR(Timed("gate", [&] {
+    const auto assess = [&] {
       relevance = AssessRelevance(result_.standalone_question, passages_);
       return absl::OkStatus();
-    }));
+    };
+    CAIRN_RETURN_IF_ERROR(Timed("gate", assess));
+    // "是什么" may have drawn passages that say "是什么": once more, with what is asked about
+    // alone.
+    const std::string words = WithoutQuestionWords(result_.standalone_question);
+    if (!relevance.relevant && words != result_.standalone_question &&
+        words.find_first_not_of(" ?") != std::string::npos) {
+      CAIRN_RETURN_IF_ERROR(Timed("retrieve_words", [&] { return Retrieve(words); }));
+      CAIRN_RETURN_IF_ERROR(Timed("gate", assess));
+    }
     if (!relevance.relevant) {
       CAIRN_RETURN_IF_ERROR(Abstain("NO_RELEVANT_SOURCE", relevance.detail));
       return Finish();
@@ -153,10 +162,10 @@ class AskRun {
     return absl::OkStatus();
   }
 
-  absl::Status Retrieve() {
+  absl::Status Retrieve(const std::string& query) {
     SearchRequest search;
     search.collection = request_.collection;
-    search.query = result_.standalone_question;
+    search.query = query;
     search.top_k = request_.top_k == 0 ? options_.default_top_k : request_.top_k;
     search.equals = request_.equals;
     CAIRN_ASSIGN_OR_RETURN(passages_, retriever_->Search(context_, search));

@@ -50,7 +50,7 @@ struct AskOptions {
   int max_max_tokens = 4096;
   int max_question_bytes = 8192;
   int history_turns = 4;         // turns of the session that the rewriter reads
-  int max_source_tokens = 1600;  // sources in the prompt; more costs time to the first token
+  int max_source_tokens = 1200;  // sources in the prompt; more costs time to the first token
   int max_citations_per_sentence = 3;
   // Performance.
   int max_similarity_candidates = 24;  // source sentences embedded per answer sentence

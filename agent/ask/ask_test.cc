@@ -146,6 +146,15 @@ TEST_F(AskTest, ChineseQuestionGetsChinesePromptAndCitations) {
   EXPECT_TRUE(r.sentences[1].supported);
 }
 
+TEST_F(AskTest, AQuestionWordThatDrewTheWrongPassagesIsLeftOutOnce) {
+  retriever_.passages = {PlainPassage("bvar.md", 0, kChinese)};
+  retriever_.by_query["bvar是什么？"] = {PlainPassage("faq.md", 0, "这个错误是什么意思？")};
+  const AskResult r = Answer("bvar是什么？", "bvar是多线程环境下的计数器类库。");
+  EXPECT_FALSE(r.abstained);
+  ASSERT_THAT(retriever_.searches, SizeIs(2));
+  EXPECT_EQ(retriever_.searches[1].query, "bvar ？");
+}
+
 TEST_F(AskTest, WrongNumbersNamesAndNegationAreFlagged) {
   const std::string good = "The default timeout of a channel is 500 milliseconds. ";
   const struct {

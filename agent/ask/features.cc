@@ -48,8 +48,8 @@ const WordSet kHanStopBigrams = {
 
 // Longest first.
 constexpr std::string_view kHanQuestionPhrases[] = {
-    "什么时候", "为什么", "怎么样", "什么", "如何", "怎么", "怎样", "多少", "哪些",
-    "哪个",     "哪里",   "哪一",   "是否", "请问", "默认", "谁",   "几"};
+    "是什么意思", "什么时候", "是什么", "为什么", "怎么样", "什么", "如何", "怎么", "怎样", "多少",
+    "哪些",       "哪个",     "哪里",   "哪一",   "是否",   "请问", "默认", "谁",   "几"};
 
 const WordSet kNegations = {"not",     "no",       "never",    "none",      "neither",
                             "nor",     "without",  "cannot",   "nothing",   "isn't",
@@ -287,6 +287,7 @@ class Extractor {
     const std::string stem = Stem(lower);
     out_.words.insert(lower);
     out_.words.insert(stem);
+    AddParts(lower);
     const bool stop = kStopWords.count(lower) != 0 || kNegations.count(lower) != 0;
     if (!stop && (lower.size() > 1 || in_code_)) {
       AddTerm(stem);
@@ -294,6 +295,15 @@ class Extractor {
     }
     sentence_start_ = false;
     return end;
+  }
+
+  // A text about "bthread_start" is one about "bthread".
+  void AddParts(std::string_view lower) {
+    for (size_t begin = 0; lower.find('_', begin) != std::string_view::npos;) {
+      const size_t end = std::min(lower.find('_', begin), lower.size());
+      if (end - begin >= 3) out_.words.insert(Stem(lower.substr(begin, end - begin)));
+      begin = end + 1;
+    }
   }
 
   bool IsName(size_t begin, size_t end, std::string_view word) const {
@@ -409,14 +419,19 @@ AnswerKind AnswerKindOf(std::string_view question) {
   return AnswerKind::kAny;
 }
 
-std::vector<std::string> QuestionTerms(std::string_view question) {
-  // Question words of Chinese would make bigrams with their neighbours.
+std::string WithoutQuestionWords(std::string_view question) {
   std::string text(question);
   for (const std::string_view phrase : kHanQuestionPhrases) {
     for (size_t at = text.find(phrase); at != std::string::npos; at = text.find(phrase, at)) {
       text.replace(at, phrase.size(), " ");
     }
   }
+  return text;
+}
+
+std::vector<std::string> QuestionTerms(std::string_view question) {
+  // Question words of Chinese would make bigrams with their neighbours.
+  const std::string text = WithoutQuestionWords(question);
   std::vector<std::string> terms;
   for (const std::string& term : ExtractFeatures(text).terms) {
     if (kQuestionWords.count(term) == 0) terms.push_back(term);

@@ -58,6 +58,10 @@ AnswerKind AnswerKindOf(std::string_view question);
 // repeat.
 std::vector<std::string> QuestionTerms(std::string_view question);
 
+// The question without the question words of Chinese ("bthread是什么？" -> "bthread"), for
+// searching by words; the same text when there are none.
+std::string WithoutQuestionWords(std::string_view question);
+
 // What "how many X" counts, as a term; empty for other questions.
 std::string CountedThing(std::string_view question);
 

@@ -92,7 +92,7 @@ bool IsRefusal(std::string_view sentence) {
        {"sources do not say", "sources don't say", "sources do not hold", "sources do not provide",
         "sources do not contain", "sources do not mention", "sources do not specify",
         "not mentioned in the source", "not provided in the source", "not specified in the source",
-        "source does not", "not in the sources", "资料中没有", "资料没有", "资料中未", "资料未",
+        "the source does not", "not in the sources", "资料中没有", "资料没有", "资料中未", "资料未",
         "没有提到", "没有在资料中"}) {
     if (lower.find(phrase) != std::string::npos) return true;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,7 +65,8 @@ class FakeRetriever : public Retriever {
                                               const SearchRequest& request) override {
     searches.push_back(request);
     if (!error.ok()) return error;
-    std::vector<Passage> found = passages;
+    const auto special = by_query.find(request.query);
+    std::vector<Passage> found = special == by_query.end() ? passages : special->second;
     if (found.size() > static_cast<size_t>(request.top_k)) found.resize(request.top_k);
     return found;
   }
@@ -77,6 +79,7 @@ class FakeRetriever : public Retriever {
   }
 
   std::vector<Passage> passages;
+  std::map<std::string, std::vector<Passage>> by_query;  // in place of `passages`
   std::vector<SearchRequest> searches;
   absl::Status error;
 };
