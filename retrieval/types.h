@@ -90,7 +90,7 @@ struct Chunk {
 struct DocumentInfo {
   std::string document_id;
   std::string collection;
-  uint64_t version = 0;  // 1, 2, ...: one more at each change of the bytes or metadata
+  uint64_t version = 0;  // 1, 2, ...: one more at each change, also across a delete
   std::string content_sha256;
   std::string media_type;  // "text/plain", "text/markdown", "text/html"
   std::string encoding;    // of the source: "utf-8", "utf-8-bom", "gb18030"

@@ -99,8 +99,8 @@ absl::Status IndexImpl::DeleteCollection(std::string_view name) {
   const std::string prefix = CollectionPrefix(collection->record->id);
   Store::Batch batch;
   batch.Delete(Table::kCollections, name);
-  for (const Table table : {Table::kDocuments, Table::kSources, Table::kChunks, Table::kChunkIds,
-                            Table::kTerms, Table::kVectors}) {
+  for (const Table table : {Table::kDocuments, Table::kDeleted, Table::kSources, Table::kChunks,
+                            Table::kChunkIds, Table::kTerms, Table::kVectors}) {
     batch.DeletePrefix(table, prefix);
   }
   CAIRN_RETURN_IF_ERROR(store_->Write(batch, options_.sync));
@@ -154,12 +154,24 @@ absl::StatusOr<DocumentInfo> IndexImpl::CommitPrepared(const DocumentVersion& do
   }
   Store::Batch batch;
   std::vector<std::string> old_chunk_ids;
+  uint64_t last_version = 0;
   const absl::StatusOr<DocumentRecord> old =
       FindDocument(*state, *collection, document.info.document_id);
   if (old.ok()) {
     if (SameContent(old->info, document.info)) return old->info;
     CAIRN_RETURN_IF_ERROR(RetireVersion(*state, id, *old, &batch, &old_chunk_ids));
-  } else if (!absl::IsNotFound(old.status())) {
+    last_version = old->info.version;
+  } else if (absl::IsNotFound(old.status())) {
+    const std::string key = DocumentKey(id, document.info.document_id);
+    const absl::StatusOr<std::string> deleted = store_->Get(*state->snapshot, Table::kDeleted, key);
+    if (deleted.ok()) {
+      if (!DecodeDeleted(*deleted, &last_version))
+        return absl::DataLossError("a deleted document's record is broken");
+      batch.Delete(Table::kDeleted, key);
+    } else if (!absl::IsNotFound(deleted.status())) {
+      return deleted.status();
+    }
+  } else {
     return old.status();
   }
   std::sort(old_chunk_ids.begin(), old_chunk_ids.end());
@@ -177,7 +189,7 @@ absl::StatusOr<DocumentInfo> IndexImpl::CommitPrepared(const DocumentVersion& do
   DocumentRecord record;
   record.uid = next_uid_;
   record.info = document.info;
-  record.info.version = old.ok() ? old->info.version + 1 : 1;
+  record.info.version = last_version + 1;
   record.info.source_bytes = document.source.size();
   record.info.num_chunks = static_cast<uint32_t>(document.chunks.size());
   record.info.committed_at = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
@@ -230,6 +242,8 @@ absl::StatusOr<int> IndexImpl::Delete(const RequestContext& context,
   Store::Batch batch;
   std::vector<std::string> chunk_ids;
   CAIRN_RETURN_IF_ERROR(RetireVersion(*state, collection->record->id, *old, &batch, &chunk_ids));
+  batch.Put(Table::kDeleted, DocumentKey(collection->record->id, document_id),
+            EncodeDeleted(old->info.version));
   CAIRN_RETURN_IF_ERROR(store_->Write(batch, options_.sync));
   auto next = std::make_shared<CollectionState>(*collection);
   next->Remove(old->uid);

@@ -125,6 +125,15 @@ TEST_F(IndexTest, ADocumentIsFoundReadAndDeleted) {
   EXPECT_EQ(ReasonOf(index_->GetChunk(kContext, "docs", "a.txt#0").status()), "CHUNK_NOT_FOUND");
   EXPECT_EQ(index_->Stats().num_chunks, 0u);
   ExpectSound();
+
+  // Put again, it is a new version: an old citation must not point at other bytes.
+  EXPECT_EQ(Commit(MakeDocument("docs", "a.txt", {"another fox"})).version, 2u);
+  EXPECT_EQ(ReasonOf(index_->ReadSource(kContext, "docs", "a.txt", 1, {0, 3}).status()),
+            "VERSION_RETIRED");
+  EXPECT_EQ(*index_->Delete(kContext, "docs", "a.txt"), 1);
+  Reopen();
+  EXPECT_EQ(Commit(document).version, 3u);
+  ExpectSound();
 }
 
 TEST_F(IndexTest, TheSameAgainIsNoChangeAndAChangeIsANewVersion) {

@@ -41,7 +41,7 @@ enum class RerankMode {
 struct RerankOptions {
   RerankMode mode = RerankMode::kOff;
   int top = 20;         // 1..kMaxRerankTop fused candidates are scored
-  double weight = 0.5;  // [0, 1]: weight * normalised logit + (1 - weight) * fused
+  double weight = 0.5;  // [0, 1]: weight * minmax(logit) + (1 - weight) * fused
 };
 
 struct SearchQuery {
@@ -102,7 +102,7 @@ struct ScoreDetails {
   double fused_normalised =
       0;  // fused when it is convex, otherwise min-max over the fused list; set with reranking
   std::optional<double> rerank_logit;
-  double rerank_normalised = 0;
+  double rerank_normalised = 0;  // min-max over the reranked, [0, 1]
   double rerank_weight = 0;
   std::vector<TermExplanation> terms;  // with SearchQuery::explain
 };

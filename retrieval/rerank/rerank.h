@@ -13,9 +13,12 @@ struct RerankedScore {
 };
 
 // `fused` are scores in [0, 1], best first; `logits` belong to the first logits.size() of them and
-// are finite. Since a normalised logit is never negative, candidates that were not scored keep
-// their order below those that were not better than they are: the scored ones can only gain on
-// them.
+// are finite. They are normalised by min-max over themselves: against a sigmoid, that was as good
+// or better at every weight from .2 to .7 on scifact training claims (.785 and .781 at .5, .775
+// without reranking), and flatter.
+//
+// A normalised logit is never negative, so the candidates that were not scored stay, in order,
+// behind the scored ones.
 std::vector<RerankedScore> Interpolate(std::span<const double> fused, std::span<const float> logits,
                                        double weight);
 

@@ -2,21 +2,29 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 namespace cairn::retrieval {
 namespace {
 
 TEST(Interpolate, IsTheWeightedSum) {
-  const std::vector<double> fused = {0.9, 0.8, 0.1};
-  const std::vector<float> logits = {-3.0f, 4.0f};
-  const auto scores = Interpolate(fused, logits, 0.5);
-  ASSERT_EQ(scores.size(), 3u);
-  EXPECT_DOUBLE_EQ(scores[0].normalised, 1 / (1 + std::exp(3.0)));
-  EXPECT_EQ(scores[1].score, 0.5 * scores[1].normalised + 0.5 * 0.8);
-  EXPECT_GT(scores[1].score, scores[0].score);
-  EXPECT_EQ(scores[2].normalised, 0);
-  EXPECT_EQ(scores[2].score, 0.5 * 0.0 + 0.5 * 0.1);
+  const std::vector<double> fused = {0.9, 0.8, 0.7, 0.1};
+  const std::vector<float> logits = {-3.0f, 5.0f, -1.0f};
+  const auto scores = Interpolate(fused, logits, 0.25);
+  ASSERT_EQ(scores.size(), 4u);
+  const std::vector<double> normalised = {0, 1, 0.25, 0};
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_EQ(scores[i].normalised, normalised[i]);
+    EXPECT_EQ(scores[i].score, 0.25 * normalised[i] + (1 - 0.25) * fused[i]);
+  }
+}
+
+TEST(Interpolate, OneLogitAndEqualLogitsKeepTheOrder) {
+  const std::vector<double> fused = {0.9, 0.8};
+  for (const std::vector<float>& logits :
+       {std::vector<float>{-7.0f}, std::vector<float>{2.0f, 2.0f}}) {
+    const auto scores = Interpolate(fused, logits, 0.5);
+    EXPECT_GT(scores[0].score, scores[1].score);
+  }
+  EXPECT_EQ(Interpolate(fused, {}, 0.5)[0].normalised, 0);
 }
 
 TEST(Interpolate, UnscoredCandidatesStayBelow) {

@@ -203,6 +203,15 @@ bool DecodeDocument(std::string_view collection, std::string_view document_id, s
          TakeVarint(&in, &info.num_chunks) && TakeTime(&in, &info.committed_at) && in.empty();
 }
 
+std::string EncodeDeleted(uint64_t last_version) {
+  std::string out;
+  PutVarint(last_version, &out);
+  return out;
+}
+bool DecodeDeleted(std::string_view in, uint64_t* last_version) {
+  return TakeVarint(&in, last_version) && in.empty();
+}
+
 std::string EncodeChunk(const Chunk& chunk) {
   std::string out;
   PutBytes(chunk.chunk_id, &out);

@@ -49,6 +49,11 @@ std::string EncodeDocument(const DocumentRecord& record);
 bool DecodeDocument(std::string_view collection, std::string_view document_id,
                     std::string_view bytes, DocumentRecord* out);
 
+// The last version that a deleted document had: a later one of the same id goes on from there, so
+// that an id and a version never mean two contents.
+std::string EncodeDeleted(uint64_t last_version);
+bool DecodeDeleted(std::string_view bytes, uint64_t* last_version);
+
 // Without version and document_id, which are the document's.
 std::string EncodeChunk(const Chunk& chunk);
 bool DecodeChunk(std::string_view bytes, Chunk* out);

@@ -137,6 +137,11 @@ TEST(Records, CutOffAndBrokenBytesAreRefusedOrHarmless) {
          TermsRecord out;
          return DecodeTerms(b, &out);
        }},
+      {EncodeDeleted(300),
+       [](std::string_view b) {
+         uint64_t out;
+         return DecodeDeleted(b, &out);
+       }},
       {EncodeChunkAddress({300, 2}),
        [](std::string_view b) {
          ChunkAddress out;

@@ -18,7 +18,7 @@ namespace cairn::retrieval {
 namespace {
 
 constexpr std::array<const char*, kNumTables> kTableNames = {
-    "collections", "documents", "sources", "chunks", "chunk_ids", "terms", "vectors"};
+    "collections", "documents", "deleted", "sources", "chunks", "chunk_ids", "terms", "vectors"};
 
 rocksdb::Slice ToSlice(std::string_view s) { return {s.data(), s.size()}; }
 std::string_view ToView(const rocksdb::Slice& s) { return {s.data(), s.size()}; }

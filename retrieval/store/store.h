@@ -18,8 +18,17 @@
 namespace cairn::retrieval {
 
 // Each is a column family; docs/formats/index.md has keys and values.
-enum class Table { kCollections, kDocuments, kSources, kChunks, kChunkIds, kTerms, kVectors };
-inline constexpr int kNumTables = 7;
+enum class Table {
+  kCollections,
+  kDocuments,
+  kDeleted,
+  kSources,
+  kChunks,
+  kChunkIds,
+  kTerms,
+  kVectors
+};
+inline constexpr int kNumTables = 8;
 
 class Store {
  public:
