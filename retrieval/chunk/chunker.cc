@@ -12,6 +12,7 @@
 #include "retrieval/chunk/language.h"
 #include "retrieval/chunk/split.h"
 #include "retrieval/parse/parse.h"
+#include "retrieval/parse/source_runs.h"
 
 namespace cairn::retrieval {
 namespace {
@@ -362,23 +363,12 @@ class Chunker {
     Chunk chunk;
     chunk.text = std::string(text_.substr(span.begin, span.size()));
     chunk.span = document_.map.ToSource(span);
-    chunk.source_map = SliceMap(span);
+    chunk.source_map = CutMap(document_.map, span);
     chunk.heading_path = PathOf(section, first, first.after_header);
     chunk.parent_span = document_.map.ToSource(section.text);
     chunk.token_count = draft.tokens;
     chunk.language = LanguageOf(chunk.text);
     return chunk;
-  }
-
-  // document_.map.Slice, but looking only at the runs in question: a map may have millions.
-  SourceMap SliceMap(Span span) const {
-    const std::vector<SourceRun>& runs = document_.map.runs();
-    const auto first = std::partition_point(runs.begin(), runs.end(), [&](const SourceRun& run) {
-      return run.text_begin + run.text_size <= span.begin;
-    });
-    const auto last = std::partition_point(
-        first, runs.end(), [&](const SourceRun& run) { return run.text_begin < span.end; });
-    return SourceMap(std::vector<SourceRun>(first, last)).Slice(span);
   }
 
   const ParsedDocument& document_;

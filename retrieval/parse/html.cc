@@ -2,6 +2,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/sentences.h"
 #include "common/strings.h"
@@ -32,7 +33,7 @@ class Layout {
       unit_ = unit;
     }
     if (piece.cell) {
-      ++cells_;
+      cells_.push_back({piece.atom.source_begin, source_end_});
       space_ = {};
       return;
     }
@@ -52,7 +53,7 @@ class Layout {
 
   void CloseUnit() {
     space_ = {};
-    cells_ = 0;
+    cells_.clear();
     if (!std::exchange(open_, false)) return;
     Block block;
     block.kind = unit_.kind;
@@ -131,10 +132,13 @@ class Layout {
 
   void EmitPending() {
     const Space space = std::exchange(space_, {});
-    if (cells_ > 0) {
-      for (; cells_ > 0; --cells_) {
-        out_->text += out_->text.size() == unit_begin_ ? "| " : " | ";
+    if (!cells_.empty()) {
+      for (const Span& tag : cells_) {
+        const std::string_view bar = out_->text.size() == unit_begin_ ? "| " : " | ";
+        runs_.Replace(out_->text.size(), bar.size(), tag.begin, tag.size());
+        StrAppend(&out_->text, bar);
       }
+      cells_.clear();
       return;
     }
     if (space.end == 0) return;
@@ -158,7 +162,7 @@ class Layout {
   uint64_t unit_begin_ = 0;  // in the text
   uint64_t source_end_ = 0;
   uint32_t last_table_ = 0;
-  int cells_ = 0;  // begun since the last word
+  std::vector<Span> cells_;  // tags of the cells begun since the last word
   bool started_ = false;
   bool open_ = false;  // the unit has text
   Space space_;

@@ -15,6 +15,9 @@
 namespace cairn::retrieval {
 namespace {
 
+// "<td>"
+constexpr size_t kMinCellTag = 4;
+
 bool IsOneOf(GumboTag tag, std::initializer_list<GumboTag> tags) {
   return std::find(tags.begin(), tags.end(), tag) != tags.end();
 }
@@ -251,9 +254,13 @@ class Collector {
     const bool first = !open_;
     const size_t unit = CurrentUnit();
     units[unit].header = header && (first || units[unit].header);
-    const char* const data = element.original_tag.data;
-    if (first || data < html_.data() || data > html_.data() + html_.size()) return;
-    pieces.push_back({{"", static_cast<uint64_t>(data - html_.data()), 0, true}, unit, true});
+    const GumboStringPiece& tag = element.original_tag;
+    if (first || tag.length < kMinCellTag || tag.data < html_.data() ||
+        tag.data + tag.length > html_.data() + html_.size()) {
+      return;
+    }
+    pieces.push_back(
+        {{"", static_cast<uint64_t>(tag.data - html_.data()), tag.length, true}, unit, true});
   }
 
   size_t CurrentUnit() {

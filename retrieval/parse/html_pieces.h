@@ -25,7 +25,7 @@ struct HtmlUnit {
 struct HtmlPiece {
   HtmlAtom atom;
   size_t unit = 0;    // index into HtmlContent::units
-  bool cell = false;  // a further table cell begins here; the atom is empty
+  bool cell = false;  // a further table cell begins here; the atom is its tag, without text
 };
 
 struct HtmlContent {

@@ -7,6 +7,7 @@
 #include "retrieval/parse/html_text.h"
 #include "retrieval/parse/parse.h"
 #include "retrieval/parse/parse_test_util.h"
+#include "retrieval/parse/source_runs.h"
 
 namespace cairn::retrieval {
 namespace {
@@ -66,6 +67,12 @@ TEST(HtmlTest, TablesBecomeRows) {
       ElementsAre("P:t", "T():cap\na | b\n1 2 | 3 4", "P:end"));
   EXPECT_THAT(Blocks("<table><tr><th>a<th>b<tr><td>1<td>2<tr><td><td>x</table>"),
               ElementsAre("T(a | b):a | b\n1 | 2\n| x"));
+  // A bar between cells stands for the markup there, so that no piece of a row is without a source.
+  const std::string source = "<table><tr><td>a<td class=x>b</table>";
+  const auto parsed = ParseDocument(source, "text/html");
+  ASSERT_TRUE(parsed.ok());
+  ASSERT_EQ(parsed->text, "a | b");
+  EXPECT_EQ(source.substr(parsed->map.ToSource({1, 4}).begin, 12), "<td class=x>");
   // A layout table is no table.
   EXPECT_THAT(Blocks("<table><tr><td><h1>h</h1>text<td>side</table>"),
               ElementsAre("H1:h", "P:text", "P:side"));
@@ -191,6 +198,31 @@ TEST(AlignTextTest, WhatDoesNotFitIsOnePiece) {
   EXPECT_EQ(atoms[1].source_size, 3u);
   EXPECT_EQ(atoms[2].text, " end");
   EXPECT_EQ(atoms[2].source_begin, 21u);
+}
+
+TEST(AlignTextTest, CopiesAreAlwaysEqual) {
+  for (const auto& [original, decoded] :
+       {std::pair{"&#;x", ";Zx"}, std::pair{"&#x", "4x"}, std::pair{"a&b", "axb"},
+        std::pair{"<p>&&#", "&4"}, std::pair{"&", "z"}, std::pair{"", "abc"},
+        std::pair{"abc", ""}}) {
+    std::vector<HtmlAtom> atoms;
+    AlignText(original, decoded, 0, &atoms);
+    for (const HtmlAtom& atom : atoms) {
+      if (atom.replaced) continue;
+      EXPECT_EQ(atom.text, std::string_view(original).substr(atom.source_begin, atom.source_size));
+    }
+  }
+}
+
+TEST(CutMapTest, ARunThatIsCutDoesNotClaimEquality) {
+  // Five bytes of text for three of source; three of the five must not look like a copy of the
+  // three.
+  const SourceMap map({{0, 5, 10, 3}, {5, 4, 13, 4}});
+  const SourceMap cut = CutMap(map, {1, 4});
+  for (const SourceRun& run : cut.runs()) EXPECT_NE(run.text_size, run.source_size);
+  EXPECT_EQ(cut.ToSource({0, 3}), (Span{10, 13}));
+  EXPECT_EQ(CutMap(map, {6, 8}).ToSource({0, 2}), (Span{14, 16}));
+  EXPECT_TRUE(CutMap(map, {9, 9}).runs().empty());
 }
 
 }  // namespace

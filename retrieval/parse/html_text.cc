@@ -45,12 +45,13 @@ bool ContinuesAlike(std::string_view original, std::string_view decoded, Match m
 // 0: nothing fits.
 Match MatchReference(std::string_view original, std::string_view decoded) {
   size_t end = 1;
+  const Match ampersand = decoded.starts_with('&') ? Match{1, 1} : Match{};
   if (original.substr(1).starts_with('#')) {
     const bool hex = original.size() > 2 && (original[2] | 0x20) == 'x';
     const size_t digits = hex ? 3 : 2;
     const std::string_view alphabet = hex ? "0123456789abcdefABCDEF" : "0123456789";
     end = std::min(original.find_first_not_of(alphabet, digits), original.size());
-    if (original.size() <= digits || end == digits) return {1, 1};  // "&#" and no digits: itself
+    if (original.size() <= digits || end == digits) return ampersand;  // no digits
     if (end < original.size() && original[end] == ';') ++end;
     return {end, CharacterLength(decoded)};
   }
@@ -58,7 +59,7 @@ Match MatchReference(std::string_view original, std::string_view decoded) {
   if (decoded.starts_with('&')) {  // &amp in its forms, or an ampersand
     if (original.starts_with("&amp;") || original.starts_with("&AMP;")) return {5, 1};
     if (original.starts_with("&amp") || original.starts_with("&AMP")) return {4, 1};
-    return {1, 1};
+    return ampersand;
   }
   const size_t one = CharacterLength(decoded);
   if (end < original.size() && original[end] == ';') {

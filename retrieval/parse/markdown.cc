@@ -12,6 +12,7 @@
 #include "common/sentences.h"
 #include "common/strings.h"
 #include "retrieval/parse/parsers.h"
+#include "retrieval/parse/source_runs.h"
 
 namespace cairn::retrieval {
 namespace {
@@ -307,7 +308,7 @@ absl::StatusOr<ParsedDocument> ParseMarkdown(DecodedText decoded, const ParseLim
   ParsedDocument out;
   const size_t front = FrontMatter(decoded.text, &out.title);
   out.text = decoded.text.substr(front);
-  out.map = front == 0 ? std::move(decoded.map) : decoded.map.Slice({front, decoded.text.size()});
+  out.map = front == 0 ? std::move(decoded.map) : CutMap(decoded.map, {front, decoded.text.size()});
   const std::vector<size_t> lines = LineStarts(out.text);
   if (lines.size() < 2) return out;
   CAIRN_ASSIGN_OR_RETURN(const std::string skeleton,

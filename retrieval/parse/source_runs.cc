@@ -59,4 +59,22 @@ SourceMap Compose(const SourceMap& outer, const SourceMap& inner) {
   return std::move(out).Build();
 }
 
+SourceMap CutMap(const SourceMap& map, Span text) {
+  const std::vector<SourceRun>& runs = map.runs();
+  auto it = std::partition_point(runs.begin(), runs.end(), [&](const SourceRun& run) {
+    return run.text_begin + run.text_size <= text.begin;
+  });
+  RunBuilder out;
+  for (; it != runs.end() && it->text_begin < text.end; ++it) {
+    const uint64_t begin = std::max(it->text_begin, text.begin);
+    const uint64_t end = std::min(it->text_begin + it->text_size, text.end);
+    if (it->text_size == it->source_size) {
+      out.Copy(begin - text.begin, it->source_begin + (begin - it->text_begin), end - begin);
+    } else if (end - begin > 1 || it->source_size != 1) {
+      out.Replace(begin - text.begin, end - begin, it->source_begin, it->source_size);
+    }
+  }
+  return std::move(out).Build();
+}
+
 }  // namespace cairn::retrieval
