@@ -1,6 +1,6 @@
 // MarkerFilter and SentenceStream: what they do, and that the way a text is cut into deltas does
 // not matter.
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "agent/ask/marker_filter.h"
@@ -77,9 +77,9 @@ TEST(MarkerFilterTest, RandomTextByOneByteEqualsWhole) {
 
 TEST(MarkerFilterTest, FiftyThousandDigitsAreQuick) {
   const std::string text = "[" + std::string(50000, '1') + " [" + std::string(50000, '[');
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: other load does not count
   EXPECT_EQ(Filter(text, 1), text);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(200));
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC);  // a quadratic scan would take minutes
 }
 
 std::vector<SentenceStream::Piece> Cut(std::string_view text, size_t size) {
@@ -149,10 +149,10 @@ TEST(SentenceStreamTest, RandomTextIsKeptAndCutTheSameHoweverItArrives) {
 TEST(SentenceStreamTest, LongTextWithoutBoundaryIsQuick) {
   std::string han;
   for (int i = 0; i < 20000; ++i) han += "好";
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process: other load does not count
   EXPECT_EQ(Cut(std::string(50000, '1'), 1).size(), 1u);
   EXPECT_EQ(Cut(han, 1).size(), 1u);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC);
 }
 
 }  // namespace
