@@ -51,6 +51,12 @@ class Reranker {
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
+  // False for a collection that is searched by words alone: its documents need no vectors. True for
+  // one that does not exist yet.
+  virtual absl::StatusOr<bool> KeepsVectors(const RequestContext&,
+                                            std::string_view /*collection*/) {
+    return true;
+  }
   // NOT_FOUND when the document is not in the collection.
   virtual absl::StatusOr<DocumentInfo> Find(const RequestContext& context,
                                             std::string_view collection,

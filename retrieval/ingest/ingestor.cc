@@ -257,6 +257,10 @@ absl::StatusOr<Job> IngestorImpl::Put(const RequestContext& context, PutRequest 
   if (!request.media_type.empty()) {
     CAIRN_RETURN_IF_ERROR(ResolveMediaType(request.media_type, "", "").status());
   }
+  if (request.chunk_tokens != 0 && request.chunk_tokens < kMinChunkTokens) {
+    return InvalidField("chunk_tokens", StrCat("must be ", kMinChunkTokens, " or more, got ",
+                                               request.chunk_tokens));
+  }
   if (request.source == nullptr || !request.source->finished()) {
     return InvalidField("source", "is missing or was not finished");
   }
@@ -266,6 +270,7 @@ absl::StatusOr<Job> IngestorImpl::Put(const RequestContext& context, PutRequest 
   job.document_id = std::move(request.document_id);
   job.media_type = std::move(request.media_type);
   job.metadata = std::move(request.metadata);
+  job.chunk_tokens = request.chunk_tokens;
   job.sha256 = request.source->sha256();
   job.source_bytes = request.source->size();
   job.created_at = job.updated_at = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));

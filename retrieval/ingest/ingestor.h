@@ -45,6 +45,7 @@ struct Job {
   Metadata metadata;
   std::string sha256;  // of the source, lower-case hex
   uint64_t source_bytes = 0;
+  int chunk_tokens = 0;  // tokens a chunk should hold; 0 = IngestOptions::target_tokens
 
   JobState state = JobState::kQueued;
   JobStage stage = JobStage::kWaiting;
@@ -90,12 +91,15 @@ struct IngestOptions {
   uint64_t large_document_bytes = uint64_t{8} << 20;
 };
 
+inline constexpr int kMinChunkTokens = 32;
+
 struct PutRequest {
   std::string collection;   // not empty
   std::string document_id;  // not empty, at most 1,024 bytes of UTF-8 without control characters
   std::string media_type;   // "" = by the extension of document_id, then by the bytes
   Metadata metadata;
   std::unique_ptr<SourceSpool> source;  // from NewSpool, finished
+  int chunk_tokens = 0;                 // 0 = the default, else kMinChunkTokens or more
 };
 
 struct JobFilter {

@@ -97,6 +97,7 @@ std::string JobToJson(const StoredJob& stored) {
       {"metadata", ToJson(job.metadata)},
       {"sha256", job.sha256},
       {"source_bytes", job.source_bytes},
+      {"chunk_tokens", job.chunk_tokens},
       {"state", JobStateName(job.state)},
       {"stage", JobStageName(job.stage)},
       {"outcome", JobOutcomeName(job.outcome)},
@@ -133,6 +134,7 @@ absl::StatusOr<StoredJob> JobFromJson(std::string_view text) {
   job.media_type = read.String("media_type");
   job.sha256 = read.String("sha256");
   job.source_bytes = static_cast<uint64_t>(read.Int("source_bytes"));
+  job.chunk_tokens = static_cast<int>(read.Int("chunk_tokens"));
   job.version = static_cast<uint64_t>(read.Int("version"));
   job.chunks_total = static_cast<uint32_t>(read.Int("chunks_total"));
   job.attempts = static_cast<int>(read.Int("attempts"));

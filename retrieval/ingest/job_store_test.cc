@@ -34,6 +34,7 @@ StoredJob SampleJob() {
   job.metadata = {{"s", std::string("x")}, {"i", int64_t{-7}}, {"d", 1.0}, {"b", true}};
   job.sha256 = "ab";
   job.source_bytes = 12;
+  job.chunk_tokens = 64;
   job.state = JobState::kFailed;
   job.stage = JobStage::kDone;
   job.error = WithReason(absl::InvalidArgumentError("bad \xFF byte"), "SOME_REASON");

@@ -69,11 +69,15 @@ class Pipeline {
       return existing.status();
     }
     CAIRN_ASSIGN_OR_RETURN(const EmbedderInfo embedder, embedder_->Info(context_));
-    if (embedder.dimension <= 0 || embedder.max_tokens <= 0) {
-      return absl::InternalError("the embedder has no dimension or no window");
-    }
+    if (embedder.max_tokens <= 0) return absl::InternalError("the embedder has no window");
+    CAIRN_ASSIGN_OR_RETURN(const bool keeps_vectors,
+                           sink_->KeepsVectors(context_, job_.collection));
     CAIRN_RETURN_IF_ERROR(ParseAndChunk(embedder));
-    CAIRN_RETURN_IF_ERROR(Embed(embedder));
+    // Dimension 0: there is no embedder. A collection that wants vectors then refuses the commit.
+    if (keeps_vectors && embedder.dimension > 0) {
+      document_.embedder_fingerprint = embedder.fingerprint;
+      CAIRN_RETURN_IF_ERROR(Embed(embedder));
+    }
     events_.on_progress(JobStage::kCommitting, NumChunks(), NumChunks());
     CAIRN_RETURN_IF_ERROR(context_.Check());
     CAIRN_RETURN_IF_ERROR(events_.before_commit(base_version));
@@ -115,7 +119,7 @@ class Pipeline {
     events_.on_progress(JobStage::kChunking, 0, 0);
     CAIRN_RETURN_IF_ERROR(context_.Check());
     ChunkOptions chunking;
-    chunking.target_tokens = options_.target_tokens;
+    chunking.target_tokens = job_.chunk_tokens > 0 ? job_.chunk_tokens : options_.target_tokens;
     chunking.max_tokens = embedder.max_tokens;
     chunking.max_chunks = options_.max_chunks;
     const CountTokensFunction count = [this](std::span<const std::string_view> texts) {
@@ -132,7 +136,6 @@ class Pipeline {
     info.metadata = job_.metadata;
     info.source_bytes = document_.source.size();
     info.num_chunks = NumChunks();
-    document_.embedder_fingerprint = embedder.fingerprint;
     return absl::OkStatus();
   }
 

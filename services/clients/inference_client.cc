@@ -17,6 +17,7 @@ constexpr size_t kMaxRerankPassages = 1024;
 constexpr size_t kMaxTokenizeTexts = 4096;
 // Keeps a request far from the message limit whatever the texts are.
 constexpr size_t kMaxRequestBytes = 1 << 20;
+constexpr int kWindowWithoutEmbedder = 512;
 constexpr absl::Duration kListTimeout = absl::Seconds(5);
 // Another inference server may stand behind the address later: its models are seen after this long.
 constexpr absl::Duration kModelMemory = absl::Seconds(10);
@@ -181,6 +182,25 @@ absl::StatusOr<agent::ModelReply> InferenceClient::Generate(const RequestContext
   return reply;
 }
 
+namespace {
+
+// Any use of the model gives its own error: loading, not fetched, broken.
+absl::Status WhyNotReady(const RequestContext& context, proto::InferenceService::Stub* stub,
+                         const std::string& model) {
+  proto::TokenizeRequest request;
+  request.set_model(model);
+  request.add_texts(model);
+  proto::TokenizeResponse response;
+  ClientCall call(context);
+  CAIRN_RETURN_IF_ERROR(call.Result(stub->Tokenize(call.get(), request, &response)));
+  // Ready by now.
+  return WithRetryAfter(
+      WithReason(absl::UnavailableError(StrCat("model ", model, " was loading")), "MODEL_LOADING"),
+      absl::Seconds(1));
+}
+
+}  // namespace
+
 absl::StatusOr<proto::Model> InferenceClient::DefaultModel(const RequestContext& context,
                                                            proto::ModelRole role) {
   {
@@ -194,14 +214,7 @@ absl::StatusOr<proto::Model> InferenceClient::DefaultModel(const RequestContext&
   CAIRN_RETURN_IF_ERROR(call.Result(stub->ListModels(call.get(), {}, &response)));
   for (const proto::Model& model : response.models()) {
     if (model.role() != role || !model.is_default()) continue;
-    if (!model.ready()) {
-      return WithRetryAfter(
-          WithReason(absl::UnavailableError(StrCat("model ", model.name(),
-                                                   " is loading, or not on the machine "
-                                                   "(`cairn models list` shows it)")),
-                     "MODEL_NOT_READY"),
-          absl::Seconds(2));
-    }
+    if (!model.ready()) return WhyNotReady(context, stub.get(), model.name());
     absl::MutexLock lock(&mutex_);
     defaults_[role] = {model, absl::Now() + kModelMemory};
     return model;
@@ -237,6 +250,32 @@ absl::StatusOr<std::vector<int>> EmbedderClient::CountTokens(
   CAIRN_ASSIGN_OR_RETURN(const proto::Model model,
                          inference_->DefaultModel(context, proto::MODEL_ROLE_EMBEDDER));
   return inference_->CountTokens(context, model.name(), texts, /*as_passage=*/true);
+}
+
+absl::StatusOr<retrieval::EmbedderInfo> IngestEmbedderClient::Info(const RequestContext& context) {
+  auto info = embedder_->Info(context);
+  if (absl::IsNotFound(info.status())) {
+    return retrieval::EmbedderInfo{.max_tokens = kWindowWithoutEmbedder};
+  }
+  return info;
+}
+
+absl::StatusOr<std::vector<int>> IngestEmbedderClient::CountTokens(
+    const RequestContext& context, std::span<const std::string_view> texts) {
+  auto counts = embedder_->CountTokens(context, texts);
+  if (!absl::IsNotFound(counts.status())) return counts;
+  std::vector<int> estimates;
+  for (std::string_view text : texts) {
+    // About four letters a token in Latin script, one character a token elsewhere.
+    size_t ascii = 0, others = 0;
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      ascii += byte < 0x80;
+      others += byte >= 0xc0;  // first byte of a longer character
+    }
+    estimates.push_back(static_cast<int>((ascii + 3) / 4 + others));
+  }
+  return estimates;
 }
 
 absl::StatusOr<std::vector<float>> RerankerClient::Score(

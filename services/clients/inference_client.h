@@ -42,7 +42,8 @@ class InferenceClient {
                                              const agent::ModelRequest& request,
                                              const agent::TextCallback& on_text);
   // The default model of a role. NOT_FOUND (MODEL_NOT_FOUND) when the server has none, UNAVAILABLE
-  // while it loads. An answer is remembered for a few seconds.
+  // while it loads, and the model's own error when it cannot be used. An answer is remembered for a
+  // few seconds.
   absl::StatusOr<inference::v1::Model> DefaultModel(const RequestContext& context,
                                                     inference::v1::ModelRole role);
 
@@ -73,6 +74,27 @@ class EmbedderClient final : public retrieval::Embedder {
 
  private:
   InferenceClient* inference_;
+};
+
+// For ingestion: where the inference role serves no embedder, by choice, documents are still
+// chunked, by an estimate of their tokens, and go to collections without vectors (dimension 0).
+class IngestEmbedderClient final : public retrieval::Embedder {
+ public:
+  explicit IngestEmbedderClient(EmbedderClient* embedder) : embedder_(embedder) {}
+  absl::StatusOr<retrieval::EmbedderInfo> Info(const RequestContext& context) override;
+  absl::StatusOr<std::vector<float>> EmbedPassages(
+      const RequestContext& context, std::span<const std::string_view> texts) override {
+    return embedder_->EmbedPassages(context, texts);
+  }
+  absl::StatusOr<std::vector<float>> EmbedQuery(const RequestContext& context,
+                                                std::string_view text) override {
+    return embedder_->EmbedQuery(context, text);
+  }
+  absl::StatusOr<std::vector<int>> CountTokens(const RequestContext& context,
+                                               std::span<const std::string_view> texts) override;
+
+ private:
+  EmbedderClient* embedder_;
 };
 
 class RerankerClient final : public retrieval::Reranker {

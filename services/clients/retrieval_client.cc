@@ -45,6 +45,18 @@ absl::StatusOr<std::shared_ptr<RetrievalClient::Stub>> RetrievalClient::GetStub(
   return stub_;
 }
 
+absl::StatusOr<bool> SinkClient::KeepsVectors(const RequestContext& context,
+                                              std::string_view collection) {
+  CAIRN_ASSIGN_OR_RETURN(auto stub, client_->GetStub(context));
+  proto::ListCollectionsResponse response;
+  ClientCall call(context);
+  CAIRN_RETURN_IF_ERROR(call.Result(stub->ListCollections(call.get(), {}, &response)));
+  for (const auto& known : response.collections()) {
+    if (known.name() == collection) return known.dimension() > 0;
+  }
+  return true;
+}
+
 absl::StatusOr<retrieval::DocumentInfo> SinkClient::Find(const RequestContext& context,
                                                          std::string_view collection,
                                                          std::string_view document_id) {

@@ -35,6 +35,8 @@ class RetrievalClient {
 class SinkClient final : public retrieval::DocumentSink {
  public:
   explicit SinkClient(RetrievalClient* client) : client_(client) {}
+  absl::StatusOr<bool> KeepsVectors(const RequestContext& context,
+                                    std::string_view collection) override;
   absl::StatusOr<retrieval::DocumentInfo> Find(const RequestContext& context,
                                                std::string_view collection,
                                                std::string_view document_id) override;

@@ -28,6 +28,15 @@ absl::Status NotReady(const ModelStatus& status) {
       kRetryWhileLoading);
 }
 
+// The loader's words about the file, as an error of the one who asks for the model: whatever the
+// loader calls it, the request was good and the server's file is not.
+absl::Status Unusable(std::string_view name, const absl::Status& loaded) {
+  if (loaded.ok() || ReasonOf(loaded) == "MODEL_NOT_FETCHED") return loaded;
+  return WithReason(
+      absl::FailedPreconditionError(StrCat("model ", name, " cannot be used: ", loaded.message())),
+      "MODEL_UNUSABLE");
+}
+
 std::vector<std::string> LanguagesOf(const ModelRegistry& registry, const std::string& name) {
   const auto entry = registry.Find(name);
   return entry.ok() ? (*entry)->languages : std::vector<std::string>();
@@ -97,7 +106,7 @@ void ModelPool::Load(const ModelPoolOptions& options, const ModelRegistry& regis
       slot->status.engine = slot->engine.get();
       slot->status.encoder = slot->encoder.get();
       slot->status.state = loaded.ok() ? ModelStatus::State::kReady : ModelStatus::State::kFailed;
-      slot->status.error = loaded;
+      slot->status.error = Unusable(name, loaded);
       status = slot->status;
     }
     if (loaded.ok()) {

@@ -1,12 +1,12 @@
 // ModelPool: the models that this process serves, loaded in the background, one after the other in
 // the order embedder, reranker, generator: search works while the large one still loads.
 //
-// Ownership: the pool owns the models for its life; pointers it gives are good until it is
-// destroyed. Threads:   thread-safe. Errors:    a model that loads is UNAVAILABLE (MODEL_LOADING)
-// with a retry delay; one that the server
-//            does not serve NOT_FOUND (MODEL_NOT_FOUND); one that is not on the machine
+// Ownership: the pool owns the models; pointers it gives are good until it is destroyed.
+// Threads:   thread-safe.
+// Errors:    a model that loads is UNAVAILABLE (MODEL_LOADING) with a retry delay; one that the
+//            server does not serve NOT_FOUND (MODEL_NOT_FOUND); one that is not on the machine
 //            FAILED_PRECONDITION (MODEL_NOT_FETCHED) with the command that fetches it; one whose
-//            file is broken gives the loader's error.
+//            file is broken FAILED_PRECONDITION (MODEL_UNUSABLE) with what the loader said.
 #ifndef CAIRN_SERVICES_INFERENCE_MODEL_POOL_H_
 #define CAIRN_SERVICES_INFERENCE_MODEL_POOL_H_
 

@@ -143,26 +143,13 @@ class PutUpload final : public Upload<proto::PutDocumentRequest> {
       return InvalidField("header.sha256", "must be 64 lower-case hex digits");
     }
     sha256_ = header.sha256();
-    CAIRN_RETURN_IF_ERROR(SetChunkTokens(header.chunk_tokens()));
+    put_.chunk_tokens = header.chunk_tokens();
+    if (put_.chunk_tokens != 0 && put_.chunk_tokens < retrieval::kMinChunkTokens) {
+      return InvalidField("header.chunk_tokens", StrCat("must be ", retrieval::kMinChunkTokens,
+                                                        " or more, got ", put_.chunk_tokens));
+    }
     CAIRN_ASSIGN_OR_RETURN(const IngestorPtr ingestor, gate_->Get());
     CAIRN_ASSIGN_OR_RETURN(put_.source, ingestor->NewSpool());
-    return absl::OkStatus();
-  }
-
-  absl::Status SetChunkTokens(int tokens) {
-    if (tokens != 0 && tokens < 32) {
-      return InvalidField("header.chunk_tokens", StrCat("must be 32 or more, got ", tokens));
-    }
-    return Assign(&put_, tokens);
-  }
-
-  template <typename Put>
-  static absl::Status Assign(Put* put, int tokens) {
-    if constexpr (requires { put->chunk_tokens; }) {
-      put->chunk_tokens = tokens;
-    } else if (tokens != 0) {
-      return absl::UnimplementedError("header.chunk_tokens is not supported yet");
-    }
     return absl::OkStatus();
   }
 

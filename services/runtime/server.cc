@@ -8,6 +8,7 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
+#include "services/runtime/malformed.h"
 #include "services/runtime/reflection.h"
 
 namespace cairn::services {
@@ -50,6 +51,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   out->reflection_ = MakeReflectionServices(names, drain);
   for (const auto& service : out->reflection_) builder.RegisterService(service.get());
 
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeMalformedInterceptor(names));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   out->server_ = builder.BuildAndStart();
   if (out->server_ == nullptr || port == 0) {
     return absl::UnavailableError(

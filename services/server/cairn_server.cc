@@ -187,7 +187,7 @@ class Server final : public CairnServer {
     options.workers = static_cast<int>(config_.ingest.workers);
     CAIRN_ASSIGN_OR_RETURN(auto ingestor,
                            retrieval::Ingestor::Open(config_.DataDir() + "/jobs", options,
-                                                     &embedder_client_, &sink_client_));
+                                                     &ingest_embedder_client_, &sink_client_));
     ingestor_.Set(std::move(ingestor));
     return absl::OkStatus();
   }
@@ -272,6 +272,7 @@ class Server final : public CairnServer {
   RoleChannel inference_channel_, ingest_channel_, retrieval_channel_, agent_channel_;
   InferenceClient inference_client_{&inference_channel_};
   EmbedderClient embedder_client_{&inference_client_};
+  IngestEmbedderClient ingest_embedder_client_{&embedder_client_};
   RerankerClient reranker_client_{&inference_client_};
   RetrievalClient retrieval_client_{&retrieval_channel_};
   SinkClient sink_client_{&retrieval_client_};

@@ -85,6 +85,34 @@ def test_metadata_filter(client):
     assert found(common.Condition(key="nosuch", equals=common.MetadataValue(bool_value=True))) == set()
 
 
+def test_chunk_size_is_the_callers(client):
+    text = ("The bridge has " + " spans. The bridge has ".join(map(str, range(200))) + " spans.").encode()
+    counts = {}
+    for tokens in (0, 32, 400):
+        job = client.wait(client.put("chunks", f"{tokens}.txt", text, chunk_tokens=tokens))
+        assert job.state == client.s.ingest.JOB_STATE_SUCCEEDED
+        counts[tokens] = job.chunks_total
+    assert counts[32] > counts[0] > counts[400] > 1
+
+
+def test_collection_of_words_alone(client):
+    ret = client.s.retrieval
+    collection = client.retrieval.CreateCollection(ret.CreateCollectionRequest(name="words", lexical_only=True)).collection
+    assert collection.dimension == 0
+    job = client.wait(client.put("words", "a.txt", b"The ferry leaves at noon."))
+    assert job.state == client.s.ingest.JOB_STATE_SUCCEEDED, job
+
+    def search(mode):
+        return client.retrieval.Search(ret.SearchRequest(collection="words", query="ferry", mode=mode))
+
+    plain = search(ret.SEARCH_MODE_UNSPECIFIED)
+    assert plain.hits[0].chunk.document_id == "a.txt" and not plain.degraded
+    assert any("LEXICAL_COLLECTION" in stage for stage in search(ret.SEARCH_MODE_HYBRID).degraded)
+    with pytest.raises(grpc.RpcError) as caught:
+        search(ret.SEARCH_MODE_VECTOR)
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+
+
 def test_ask_in_both_languages(client):
     for question, expected, document in [("How often must the Halvorsen P-200 pump be greased?", "450", "manual.md"),
                                          ("龙井茶应当冲泡多久?", "三分钟", "shougong.md")]:
