@@ -108,7 +108,7 @@ class Server final : public CairnServer {
       if (model.state != ModelStatus::State::kFailed) return;
       const char* effect = model.role == ModelRole::kGenerator ? "asking is not possible"
                            : model.role == ModelRole::kEmbedder
-                               ? "search is lexical only, ingestion waits"
+                               ? "search is by words alone, ingestion is not possible"
                                : "results are not reranked";
       log::Warning("running degraded",
                    {{"without", ModelRoleName(model.role)}, {"effect", effect}});

@@ -48,7 +48,9 @@ void Readiness::Run() {
 Readiness::Models Readiness::LocalModels() const {
   Models out;
   out.embedder = out.embedder_settled = true;  // until one is seen: none by choice
-  for (const ModelStatus& model : options_.models->List()) {
+  const auto models = options_.models->List();
+  out.any = models.empty();
+  for (const ModelStatus& model : models) {
     const bool ready = model.state == ModelStatus::State::kReady;
     const bool loading = model.state == ModelStatus::State::kLoading;
     health_->Set(ModelHealthName(model.role), ready);

@@ -1,7 +1,7 @@
 // Readiness decides, again and again, which of this process' services can answer, and tells the
 // health service. A role is ready when what it owns is open and the roles it needs answer:
 //
-//   inference   no model is loading any more, and at least one can be used
+//   inference   no model is loading any more, and one can be used or none is configured
 //   retrieval   the embedder has stopped loading (later it may be away: searches then say
 //   "degraded") ingest      retrieval, and the embedder if one is configured agent       retrieval
 //   and the generator

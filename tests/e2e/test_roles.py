@@ -62,3 +62,19 @@ def test_search_goes_on_without_inference(split):
     response = retrieval.retrieval.Search(stubs().retrieval.SearchRequest(collection="small", query="Halvorsen pump"))
     assert response.hits[0].chunk.document_id == "manual.md"
     assert any("EMBEDDER_UNAVAILABLE" in stage for stage in response.degraded), response.degraded
+
+
+def test_without_any_model_documents_are_found_by_words(tmp_path):
+    server = Server(str(tmp_path), {"CAIRN_MODELS_GENERATOR": "", "CAIRN_MODELS_EMBEDDER": "", "CAIRN_MODELS_RERANKER": ""},
+                    ["--roles", "inference,retrieval,ingest"]).wait_healthy()
+    try:
+        client = Client(server.address)
+        for name, text in SMALL_DOCUMENTS.items():
+            job = client.wait(client.put("words", name, text.encode()))
+            assert job.state == client.s.ingest.JOB_STATE_SUCCEEDED, job
+        collection = client.retrieval.ListCollections(stubs().retrieval.ListCollectionsRequest()).collections[0]
+        assert (collection.dimension, collection.num_documents) == (0, len(SMALL_DOCUMENTS))
+        response = client.retrieval.Search(stubs().retrieval.SearchRequest(collection="words", query="龙井茶"))
+        assert response.hits[0].chunk.document_id == "shougong.md" and not response.degraded
+    finally:
+        assert server.stop() == 0
