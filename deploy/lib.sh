@@ -2,6 +2,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export CAIRN_HOME=${CAIRN_HOME:-$HOME/.cairn}
+# Checkouts in different folders share the compiler cache.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1
 
 # Packages of Debian 12. Keep in step with cmake/CairnDependencies.cmake.
 packages=(
