@@ -31,6 +31,10 @@ constexpr int kMaxTopLogprobs = 20;
 // Limits far above any use, so that sums of options fit an int.
 constexpr int kMaxOption = 1 << 24;
 
+// Ten times what a model of 70 billion weights needs; a hostile file could ask for more than there
+// is.
+constexpr int64_t kMaxScratchBytes = int64_t{4} << 30;
+
 absl::Status CheckOption(std::string_view name, int64_t value, int64_t min,
                          int64_t max = kMaxOption) {
   if (value >= min && value <= max) return absl::OkStatus();
@@ -251,6 +255,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   if (tokenizer->vocab_size() != config.vocab_size) {
     return absl::InvalidArgumentError(StrCat("the tokenizer has ", tokenizer->vocab_size(),
                                              " tokens, the model ", config.vocab_size));
+  }
+  const int64_t scratch =
+      Runner::ScratchBytes(config, options.step_token_budget, options.max_running);
+  if (scratch > kMaxScratchBytes) {
+    return absl::ResourceExhaustedError(
+        StrCat("a step of ", options.step_token_budget, " tokens would need ", scratch,
+               " bytes of scratch memory, more than ", kMaxScratchBytes));
   }
   const int max_context = std::min(options.max_context, config.context_length);
   const int64_t kv_tokens =

@@ -6,10 +6,12 @@
 //
 // Ownership: Load owns model weights and KV cache for the engine's life.
 // Threads:   thread-safe. The destructor ends running requests with CANCELLED.
-// Errors:    Generate: INVALID_ARGUMENT (parameters out of range, naming the field),
-// FAILED_PRECONDITION
-//            reason CONTEXT_OVERFLOW (prompt + max_tokens do not fit; nothing is cut silently),
-//            RESOURCE_EXHAUSTED reason QUEUE_FULL with a retry delay, CANCELLED, DEADLINE_EXCEEDED.
+// Errors:    Generate: INVALID_ARGUMENT (a parameter out of range, naming the field),
+//            FAILED_PRECONDITION reason CONTEXT_OVERFLOW (prompt + max_tokens do not fit; nothing
+//            is cut silently), RESOURCE_EXHAUSTED reason QUEUE_FULL with a retry delay, CANCELLED,
+//            DEADLINE_EXCEEDED, INTERNAL (the model computed no numbers).
+//            Load: NOT_FOUND, INVALID_ARGUMENT or OUT_OF_RANGE for a file that contradicts itself,
+//            UNIMPLEMENTED naming what we do not have, RESOURCE_EXHAUSTED with the bytes.
 #ifndef CAIRN_ENGINE_ENGINE_H_
 #define CAIRN_ENGINE_ENGINE_H_
 
@@ -34,23 +36,25 @@ struct EngineOptions {
   int max_context = 8192;  // tokens a request may hold; capped by the model's own limit
   int max_queue = 64;      // waiting requests before QUEUE_FULL
   // Performance.
-  int max_running = 8;          // requests decoded together
-  int step_token_budget = 512;  // tokens computed per step; larger = faster prefill, longer stalls
-  int mixed_prefill_tokens =
-      64;  // prompt tokens in a step that others decode in: bounds their stall
-  int64_t kv_cache_tokens =
-      0;  // KV pool size in tokens; 0 = max_context * 2. Costs bytes per token, see estimate
+  int max_running = 8;  // requests decoded together
+  // Tokens computed per step: larger = faster prefill, and a longer wait for the next request.
+  int step_token_budget = 512;
+  // Prompt tokens in a step that others decode in: bounds the pause in their streams.
+  int mixed_prefill_tokens = 32;
+  // Size of the KV cache in tokens; 0 = twice max_context. A token costs 4 * layers * KV heads *
+  // head dimension bytes, taken when it is first used.
+  int64_t kv_cache_tokens = 0;
   int num_threads = 0;  // 0 = hardware concurrency
 };
 
 struct GenerateOptions {
   SamplingParams sampling;
   int max_tokens = 512;  // > 0
-  std::vector<std::string>
-      stop;  // at most 16, each 1..256 bytes; the match is not part of the text
+  // At most 16, each 1..256 bytes of UTF-8; the match is not part of the text.
+  std::vector<std::string> stop;
   bool ignore_eos = false;
-  int top_logprobs =
-      0;  // 0..20 alternatives per token; logprobs are filled when > 0 or when `logprobs`
+  // 0..20 alternatives per token. Logprobs are filled when this is > 0 or `logprobs` is set.
+  int top_logprobs = 0;
   bool logprobs = false;
 };
 

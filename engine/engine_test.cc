@@ -227,6 +227,18 @@ TEST(EngineTest, BadOptionsNameTheField) {
             absl::StatusCode::kNotFound);
 }
 
+TEST(EngineTest, AFileThatAsksForTooMuchMemoryIsRefused) {
+  // A few MiB of weights, but rows of a quarter of a million floats in a step of 4096 tokens.
+  const TinyModel wide({.num_layers = 1,
+                        .embedding_dim = 8,
+                        .num_heads = 1,
+                        .num_kv_heads = 1,
+                        .feed_forward_dim = 1 << 18});
+  const absl::Status status =
+      Engine::Load(wide.WriteTemp("wide"), {.step_token_budget = 4096}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
 TEST(EngineTest, ARequestThatDoesNotFitIsRefusedWithNumbers) {
   const std::unique_ptr<Engine> engine = Load({.max_context = 100});
   EXPECT_EQ(engine->max_context(), 100);

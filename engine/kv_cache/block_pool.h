@@ -2,8 +2,8 @@
 //
 // Units:     one block = kBlockTokens tokens of every layer; ids are dense in [0, num_blocks).
 // Ownership: the pool owns ids only (KvCache owns the memory). BlockTable holds references and
-// gives them back
-//            when it goes: no other code releases a block.
+// gives
+//            them back when it goes: no other code releases a block.
 // Threads:   thread-compatible; the step loop is the only caller.
 // Errors:    Allocate returns RESOURCE_EXHAUSTED when fewer blocks are free, and changes nothing.
 #ifndef CAIRN_ENGINE_KV_CACHE_BLOCK_POOL_H_

@@ -3,9 +3,11 @@
 // Memory: quantised matrices are copied into the kernels' layout one after the other, and the pages
 // of the file that were read for it are given back at once, so that the process never holds the
 // model twice. Embedding rows, and matrices of float types, stay views into the file, which lives
-// as long as this does. Errors: every shape is checked against the config. A tensor in the file
-// that this architecture does not use is refused with UNIMPLEMENTED: ignoring it would compute
-// another model. Threads: immutable after Load.
+// as long as this does.
+//
+// Errors:  every shape is checked against the config. A tensor in the file that this architecture
+//          does not use is refused with UNIMPLEMENTED: ignoring it would compute another model.
+// Threads: immutable after Load.
 #ifndef CAIRN_ENGINE_MODEL_WEIGHTS_H_
 #define CAIRN_ENGINE_MODEL_WEIGHTS_H_
 

@@ -45,6 +45,14 @@ Runner::Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, in
   logits_.resize(int64_t{max_logit_rows} * config_.vocab_size);
 }
 
+int64_t Runner::ScratchBytes(const ModelConfig& config, int max_tokens, int max_logit_rows) {
+  const int64_t floats_per_token = config.rope.rotary_dim + 3 * int64_t{config.embedding_dim} +
+                                   2 * config.q_dim() + 2 * config.kv_dim() +
+                                   2 * int64_t{config.feed_forward_dim};
+  return static_cast<int64_t>(sizeof(float)) *
+         (max_tokens * floats_per_token + int64_t{max_logit_rows} * config.vocab_size);
+}
+
 bool Runner::Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned) {
   CAIRN_CHECK(!plan.empty() && plan.num_tokens <= static_cast<int>(positions_.size()));
   CAIRN_CHECK(int64_t{plan.num_logit_rows} * config_.vocab_size <=

@@ -24,6 +24,9 @@ namespace cairn::engine {
 
 class Runner {
  public:
+  // What a runner of this size allocates.
+  static int64_t ScratchBytes(const ModelConfig& config, int max_tokens, int max_logit_rows);
+
   // Everything pointed at outlives the runner. Plans hold at most `max_tokens` tokens and
   // `max_logit_rows` rows with logits.
   Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, int max_tokens,

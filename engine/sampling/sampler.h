@@ -6,8 +6,8 @@
 // temperature 0 the largest logit wins, the lowest id among equals. Nothing sorts the vocabulary:
 // top-k selects, top-p pops a heap of the tokens that can matter.
 //
-// Reproducible: equal logits, parameters, seed and history give equal tokens; requests share no
-// state. Threads: thread-compatible.
+// Reproducible: equal logits, parameters, seed and history give equal tokens. No shared state.
+// Threads: thread-compatible.
 #ifndef CAIRN_ENGINE_SAMPLING_SAMPLER_H_
 #define CAIRN_ENGINE_SAMPLING_SAMPLER_H_
 
@@ -25,8 +25,7 @@ absl::Status ValidateSamplingParams(const SamplingParams& params);
 
 class Sampler {
  public:
-  // REQUIRES: valid params; prompt ids in [0, vocab_size). A seed of 0 is a seed like any other
-  // here.
+  // REQUIRES: valid params; prompt ids in [0, vocab_size). Here a seed of 0 is as good as another.
   Sampler(const SamplingParams& params, std::span<const TokenId> prompt, int vocab_size);
 
   // logits: [vocab_size]. Draws a token and remembers it for the penalty. INTERNAL when a logit is

@@ -36,7 +36,7 @@ struct SchedulerOptions {
   int max_running = 8;
   int step_token_budget = 512;
   // Prompt tokens in a step that also carries a decoding sequence: bounds how long that one waits.
-  int mixed_prefill_tokens = 64;
+  int mixed_prefill_tokens = 32;
 };
 
 class Scheduler {
