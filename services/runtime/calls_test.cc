@@ -173,7 +173,7 @@ TEST_F(CallsTest, EverythingWrittenArrivesInOrderBeforeTheStatus) {
   EXPECT_EQ(FieldOf(FromGrpc(reader->Finish())), "x");
 }
 
-TEST_F(CallsTest, FullQueueIsRefusedWithRetryInfoAndLateCallsDoNotStart) {
+TEST_F(CallsTest, FullQueueIsRefusedWithRetryInfoAndCancelledCallsDoNotStart) {
   absl::Notification release;
   std::atomic<int> started = 0;
   streams_.list = [&](const RequestContext&) {
@@ -191,11 +191,10 @@ TEST_F(CallsTest, FullQueueIsRefusedWithRetryInfoAndLateCallsDoNotStart) {
     });
   }
   while (started < 2) absl::SleepFor(absl::Milliseconds(1));
-  callers.emplace_back([&] {  // waits in the queue until its deadline has passed
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(300)));
+  grpc::ClientContext queued;
+  callers.emplace_back([&] {
     inference::ListModelsResponse response;
-    late = stub_->ListModels(&context, {}, &response).error_code();
+    late = stub_->ListModels(&queued, {}, &response).error_code();
   });
   while (executor_.num_queued() < 1) absl::SleepFor(absl::Milliseconds(1));
 
@@ -206,12 +205,15 @@ TEST_F(CallsTest, FullQueueIsRefusedWithRetryInfoAndLateCallsDoNotStart) {
   EXPECT_EQ(ReasonOf(full), "QUEUE_FULL");
   EXPECT_TRUE(RetryAfterOf(full).has_value());
 
+  queued.TryCancel();
   callers[2].join();
-  EXPECT_EQ(late, grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(late, grpc::StatusCode::CANCELLED);
   release.Notify();
   callers[0].join();
   callers[1].join();
-  EXPECT_EQ(started, 2);
+  while (executor_.num_queued() + executor_.num_running() > 0)
+    absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_EQ(started, 2);  // the cancelled one was looked at and left
 }
 
 TEST_F(CallsTest, IdentityReachesTheHandler) {
