@@ -85,6 +85,15 @@ std::vector<CollectionInfo> IndexImpl::ListCollections() {
   return out;
 }
 
+absl::StatusOr<bool> IndexImpl::KeepsVectors(const RequestContext& context,
+                                             std::string_view collection_name) {
+  CAIRN_RETURN_IF_ERROR(context.Check());
+  const absl::StatusOr<CollectionPtr> collection = FindCollection(*CurrentState(), collection_name);
+  if (absl::IsNotFound(collection.status())) return true;
+  if (!collection.ok()) return collection.status();
+  return (*collection)->record->dimension > 0;
+}
+
 absl::StatusOr<DocumentInfo> IndexImpl::Find(const RequestContext& context,
                                              std::string_view collection_name,
                                              std::string_view document_id) {

@@ -29,7 +29,8 @@ TEST(IndexConcurrency, ReadersSeeWholeVersions) {
   FakeEmbedder embedder(8);
   const RequestContext context = RequestContext::Background();
   CollectionConfig config{"docs", *embedder.Info(context)};
-  ASSERT_TRUE(index->CreateCollection(config).ok());
+  const auto created = index->CreateCollection(config);
+  ASSERT_TRUE(created.ok()) << created.status();
 
   std::atomic<int> writers_left{2};
   std::atomic<bool> failed{false};

@@ -27,6 +27,8 @@ class IndexImpl final : public Index {
   std::vector<CollectionInfo> ListCollections() override;
   absl::Status DeleteCollection(std::string_view name) override;
 
+  absl::StatusOr<bool> KeepsVectors(const RequestContext& context,
+                                    std::string_view collection) override;
   absl::StatusOr<DocumentInfo> Find(const RequestContext& context, std::string_view collection,
                                     std::string_view document_id) override;
   absl::StatusOr<DocumentInfo> Commit(const RequestContext& context,

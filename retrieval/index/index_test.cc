@@ -209,6 +209,13 @@ TEST_F(IndexTest, CollectionsAreSeparateAndDeletedWhole) {
   ExpectSound();
 }
 
+TEST_F(IndexTest, SaysWhichCollectionsKeepVectors) {
+  EXPECT_TRUE(*index_->KeepsVectors(kContext, "vec"));
+  EXPECT_FALSE(*index_->KeepsVectors(kContext, "docs"));
+  EXPECT_TRUE(*index_->KeepsVectors(kContext, "not-yet"));
+  EXPECT_FALSE(index_->KeepsVectors(kContext, "Bad Name").ok());
+}
+
 TEST_F(IndexTest, PagesPutTogetherAreTheWholeList) {
   std::vector<std::string> expected;
   for (int i = 0; i < 23; ++i) {
