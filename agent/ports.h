@@ -1,5 +1,6 @@
-// What the answer pipeline and the agent loop need: a model, a retriever, a scorer, tools. Implemented in services/ and by
-// scripted fakes in tests. All methods may block; all are thread-safe.
+// What the answer pipeline and the agent loop need: a model, a retriever, a scorer, tools.
+// Implemented in services/ and by scripted fakes in tests. All methods may block; all are
+// thread-safe.
 #ifndef CAIRN_AGENT_PORTS_H_
 #define CAIRN_AGENT_PORTS_H_
 
@@ -46,7 +47,8 @@ using TextCallback = std::function<bool(std::string_view delta)>;
 class Model {
  public:
   virtual ~Model() = default;
-  virtual absl::StatusOr<ModelReply> Generate(const RequestContext& context, const ModelRequest& request,
+  virtual absl::StatusOr<ModelReply> Generate(const RequestContext& context,
+                                              const ModelRequest& request,
                                               const TextCallback& on_text) = 0;
   virtual absl::StatusOr<int> CountTokens(const RequestContext& context, std::string_view text) = 0;
   virtual absl::StatusOr<int> ContextWindow(const RequestContext& context) = 0;
@@ -63,17 +65,17 @@ struct Passage {
   uint64_t version = 0;
   std::string title;
   std::vector<std::string> heading_path;
-  std::string text;               // UTF-8
-  std::string source;             // the original bytes of [span_begin, span_end)
+  std::string text;    // UTF-8
+  std::string source;  // the original bytes of [span_begin, span_end)
   uint64_t span_begin = 0, span_end = 0;
-  std::vector<TextRun> runs;      // absolute source offsets
+  std::vector<TextRun> runs;  // absolute source offsets
   std::string parent_id;
   uint32_t ordinal = 0;
   std::string language;
-  double score = 0;               // final score of the query pipeline, 0..1
-  double lexical_score = 0;       // BM25, 0 when not found by it
-  double vector_score = 0;        // cosine, 0 when not found by it
-  double rerank_score = 0;        // raw logit; meaningful when has_rerank
+  double score = 0;          // final score of the query pipeline, 0..1
+  double lexical_score = 0;  // BM25, 0 when not found by it
+  double vector_score = 0;   // cosine, 0 when not found by it
+  double rerank_score = 0;   // raw logit; meaningful when has_rerank
   bool has_rerank = false;
 };
 
@@ -89,18 +91,20 @@ class Retriever {
   virtual ~Retriever() = default;
   virtual absl::StatusOr<std::vector<Passage>> Search(const RequestContext& context,
                                                       const SearchRequest& request) = 0;
-  virtual absl::StatusOr<Passage> FetchChunk(const RequestContext& context, std::string_view collection,
+  virtual absl::StatusOr<Passage> FetchChunk(const RequestContext& context,
+                                             std::string_view collection,
                                              std::string_view chunk_id) = 0;
 };
 
-// Relevance of texts to a query by a cross-encoder and by embeddings; used to match answer sentences to
-// source sentences.
+// Relevance of texts to a query by a cross-encoder and by embeddings; used to match answer
+// sentences to source sentences.
 class SupportScorer {
  public:
   virtual ~SupportScorer() = default;
   // Cosine similarity of `text` to each candidate, [-1, 1].
-  virtual absl::StatusOr<std::vector<float>> Similarity(const RequestContext& context, std::string_view text,
-                                                        std::span<const std::string_view> candidates) = 0;
+  virtual absl::StatusOr<std::vector<float>> Similarity(
+      const RequestContext& context, std::string_view text,
+      std::span<const std::string_view> candidates) = 0;
 };
 
 // JSON in, JSON or text out. Arguments have been validated against the schema before Call.

@@ -1,5 +1,5 @@
-// CAIRN_CHECK aborts with file, line and message when our own invariant is broken; CAIRN_DCHECK does so
-// in debug and test builds only. Never for input from a user, a file, a model or a network.
+// CAIRN_CHECK aborts with file, line and message when our own invariant is broken; CAIRN_DCHECK
+// does so in debug and test builds only. Never for input from a user, a file, a model or a network.
 #ifndef CAIRN_COMMON_CHECK_H_
 #define CAIRN_COMMON_CHECK_H_
 

@@ -6,7 +6,8 @@
 
 namespace cairn {
 
-// Each stores the result in `*out` and returns true, or returns false on overflow (out is unspecified).
+// Each stores the result in `*out` and returns true, or returns false on overflow (out is
+// unspecified).
 template <std::integral T>
 [[nodiscard]] bool CheckedAdd(T a, T b, T* out) {
   return !__builtin_add_overflow(a, b, out);

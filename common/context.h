@@ -1,8 +1,9 @@
 // RequestContext: who asks, until when, and whether they still want it. The first argument of every
 // domain call that can wait or do work. Cheap to copy (shared state behind it).
 //
-// Threads: thread-safe. Cancellation may come from any thread; callbacks registered with OnCancel run
-// once, on the cancelling thread, or at once when the context is already cancelled; they must be short.
+// Threads: thread-safe. Cancellation may come from any thread; callbacks registered with OnCancel
+// run once, on the cancelling thread, or at once when the context is already cancelled; they must
+// be short.
 #ifndef CAIRN_COMMON_CONTEXT_H_
 #define CAIRN_COMMON_CONTEXT_H_
 

@@ -13,7 +13,9 @@ TEST(RequestContextTest, CancelReachesCopiesAndCallbacks) {
   RequestContext copy = context.WithTimeout(absl::Hours(1));
   int calls = 0;
   CancelRegistration kept = copy.OnCancel([&] { ++calls; });
-  { CancelRegistration dropped = copy.OnCancel([&] { calls += 100; }); }
+  {
+    CancelRegistration dropped = copy.OnCancel([&] { calls += 100; });
+  }
   EXPECT_TRUE(copy.Check().ok());
   source.Cancel();
   source.Cancel();
@@ -24,7 +26,8 @@ TEST(RequestContextTest, CancelReachesCopiesAndCallbacks) {
 }
 
 TEST(RequestContextTest, DeadlineOnlyShrinks) {
-  RequestContext context = RequestContext::Background().WithDeadline(absl::Now() - absl::Seconds(1));
+  RequestContext context =
+      RequestContext::Background().WithDeadline(absl::Now() - absl::Seconds(1));
   EXPECT_EQ(context.WithTimeout(absl::Hours(1)).Check().code(),
             absl::StatusCode::kDeadlineExceeded);
 }

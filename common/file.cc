@@ -144,9 +144,9 @@ absl::StatusOr<std::unique_ptr<DirectoryLock>> DirectoryLock::Acquire(const std:
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     char owner[32] = {};
     ssize_t n = pread(fd.get(), owner, sizeof(owner) - 1, 0);
-    return WithReason(absl::FailedPreconditionError(StrCat(
-                          "data directory ", dir, " is in use by another process (pid ",
-                          n > 0 ? owner : "unknown", ")")),
+    return WithReason(absl::FailedPreconditionError(StrCat("data directory ", dir,
+                                                           " is in use by another process (pid ",
+                                                           n > 0 ? owner : "unknown", ")")),
                       "DATA_DIRECTORY_LOCKED");
   }
   std::string pid = StrCat(getpid());

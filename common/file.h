@@ -1,7 +1,7 @@
 // Files: whole-file reads, atomic durable writes, read-only memory maps, data directory locks.
 //
-// Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (larger than the limit) or INTERNAL with the path and
-// the system's reason in the message.
+// Errors: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED (larger than the limit) or INTERNAL with
+// the path and the system's reason in the message.
 #ifndef CAIRN_COMMON_FILE_H_
 #define CAIRN_COMMON_FILE_H_
 
@@ -16,9 +16,11 @@
 namespace cairn {
 
 // Reads a regular file of at most `max_bytes`.
-absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes = uint64_t{1} << 32);
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     uint64_t max_bytes = uint64_t{1} << 32);
 
-// Writes beside the target, syncs file and folder, renames: a reader sees the old bytes or the new ones.
+// Writes beside the target, syncs file and folder, renames: a reader sees the old bytes or the new
+// ones.
 absl::Status WriteFileAtomic(const std::string& path, std::string_view bytes);
 
 // A whole file mapped read-only. Thread-safe; the bytes live as long as the object.

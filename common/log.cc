@@ -15,8 +15,8 @@ std::atomic<bool> g_json{false};
 
 spdlog::logger& Logger() {
   static auto* logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "cairn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("cairn",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     made->flush_on(spdlog::level::debug);
     return new std::shared_ptr<spdlog::logger>(made);
@@ -81,9 +81,9 @@ void Init(Level level, bool json) {
   if (json) {
     Logger().set_pattern("{\"time\":\"%Y-%m-%dT%H:%M:%S.%e%z\",\"level\":\"%l\",\"event\":%v}");
   }
-  static constexpr spdlog::level::level_enum kLevels[] = {
-      spdlog::level::debug, spdlog::level::info, spdlog::level::warn, spdlog::level::err,
-      spdlog::level::off};
+  static constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                          spdlog::level::warn, spdlog::level::err,
+                                                          spdlog::level::off};
   Logger().set_level(kLevels[static_cast<int>(level)]);
 }
 
@@ -98,9 +98,13 @@ bool ParseLevel(std::string_view name, Level* level) {
   return false;
 }
 
-void Debug(std::string_view message, Fields fields) { Write(spdlog::level::debug, message, fields); }
+void Debug(std::string_view message, Fields fields) {
+  Write(spdlog::level::debug, message, fields);
+}
 void Info(std::string_view message, Fields fields) { Write(spdlog::level::info, message, fields); }
-void Warning(std::string_view message, Fields fields) { Write(spdlog::level::warn, message, fields); }
+void Warning(std::string_view message, Fields fields) {
+  Write(spdlog::level::warn, message, fields);
+}
 void Error(std::string_view message, Fields fields) { Write(spdlog::level::err, message, fields); }
 
 }  // namespace cairn::log

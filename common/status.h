@@ -43,8 +43,8 @@ absl::Status Annotate(const absl::Status& status, std::string_view context);
 #define CAIRN_STATUS_CONCAT_INNER_(a, b) a##b
 #define CAIRN_STATUS_CONCAT_(a, b) CAIRN_STATUS_CONCAT_INNER_(a, b)
 
-#define CAIRN_RETURN_IF_ERROR(expr)                 \
-  do {                                              \
+#define CAIRN_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                  \
     if (absl::Status cairn_status_ = (expr); !cairn_status_.ok()) return cairn_status_; \
   } while (false)
 

@@ -1,7 +1,7 @@
 // StrCat and StrAppend that also take std::string_view.
 //
-// The distribution's Abseil is built with its own absl::string_view class, which does not convert to or
-// from std::string_view; our code speaks std::string_view and crosses here.
+// The distribution's Abseil is built with its own absl::string_view class, which does not convert
+// to or from std::string_view; our code speaks std::string_view and crosses here.
 #ifndef CAIRN_COMMON_STRINGS_H_
 #define CAIRN_COMMON_STRINGS_H_
 

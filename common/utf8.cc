@@ -68,7 +68,8 @@ bool IsValidUtf8(std::string_view text) {
 
 size_t Utf8Floor(std::string_view text, size_t limit) {
   size_t pos = std::min(limit, text.size());
-  while (pos > 0 && pos < text.size() && IsContinuation(static_cast<unsigned char>(text[pos]))) --pos;
+  while (pos > 0 && pos < text.size() && IsContinuation(static_cast<unsigned char>(text[pos])))
+    --pos;
   return pos;
 }
 

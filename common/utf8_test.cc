@@ -22,8 +22,8 @@ TEST(Utf8Test, RoundTripsEveryScalarValue) {
 }
 
 TEST(Utf8Test, RefusesIllFormedInput) {
-  for (const char* bad : {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\x80",
-                          "\xE4\xB8"}) {
+  for (const char* bad : {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF",
+                          "\x80", "\xE4\xB8"}) {
     EXPECT_FALSE(IsValidUtf8(bad));
     EXPECT_TRUE(IsValidUtf8(SanitizeUtf8(bad)));
   }
