@@ -99,7 +99,7 @@ absl::StatusOr<SearchResult> Searcher::Run(Embedder* embedder, Reranker* reranke
     const Stopwatch watch(&result_.timings.fuse);
     for (FusedChunk& fused : Fuse(lexical, vector, query_.fusion, id)) {
       Candidate& candidate = candidates.emplace_back();
-      candidate.fused = std::move(fused);
+      candidate.fused = fused;
       candidate.score = candidate.fused.score;
       ScoreDetails& details = candidate.details;
       details.lexical = candidate.fused.lexical;
