@@ -26,7 +26,9 @@ Executor::~Executor() {
 absl::Status Executor::Submit(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return absl::UnavailableError(StrCat(name_, " is stopping"));
-  if (static_cast<int>(queue_.size()) >= options_.max_queued) {
+  // Counted together with those that run: a task just queued for an idle thread is no backlog.
+  const int admitted = num_running_ + static_cast<int>(queue_.size());
+  if (admitted >= options_.num_threads + options_.max_queued) {
     return WithRetryAfter(
         WithReason(absl::ResourceExhaustedError(
                        StrCat(name_, ": ", num_running_, " calls running and ", queue_.size(),

@@ -6,7 +6,7 @@
 //
 // Threads: thread-safe. The destructor runs what was admitted and then joins.
 // Errors:  Submit gives RESOURCE_EXHAUSTED, reason QUEUE_FULL, with a retry delay, and changes
-//          nothing when `max_queued` tasks are waiting.
+//          nothing when `max_queued` tasks wait and every thread is busy.
 #ifndef CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
 #define CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
 
