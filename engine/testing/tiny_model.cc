@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 
@@ -251,10 +252,18 @@ std::string TinyModel::Serialize(const std::vector<std::string>& skip,
 }
 
 std::string TinyModel::WriteTemp(const std::string& name) const {
-  const char* dir = std::getenv("TEST_TMPDIR");
+  struct TempFiles {
+    ~TempFiles() {
+      for (const std::string& path : paths) std::remove(path.c_str());
+    }
+    std::vector<std::string> paths;
+  };
+  static TempFiles files;  // removed when the test program ends
+  const char* dir = std::getenv("TMPDIR");
   const std::string path =
       StrCat(dir != nullptr ? dir : "/tmp", "/cairn_tiny_", name, "_", getpid(), ".gguf");
   CAIRN_CHECK(WriteFileAtomic(path, Serialize()).ok());
+  files.paths.push_back(path);
   return path;
 }
 

@@ -45,7 +45,7 @@ struct TinyModel {
   std::string Serialize(const std::vector<std::string>& skip = {},
                         const std::function<void(GgufWriter&)>& edit = nullptr) const;
 
-  // Writes the file below the test's temporary folder and returns its path.
+  // Writes a file that lives as long as the test program and returns its path. One test at a time.
   std::string WriteTemp(const std::string& name) const;
 
   const TinyModelOptions options;
