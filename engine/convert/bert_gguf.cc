@@ -12,7 +12,6 @@
 namespace cairn::engine {
 namespace {
 
-
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
 
 struct NamePair {
