@@ -22,9 +22,9 @@ GATES = [  # set, lowest nDCG@10 of BM25 and of hybrid
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, data_dir):
-    require_models("multilingual-e5-small")
+    require_models("multilingual-e5-small", "smollm2-135m")
     running = Server(str(tmp_path_factory.mktemp("quality")),
-                     {"CAIRN_MODELS_GENERATOR": "", "CAIRN_MODELS_RERANKER": ""}).wait_ready()
+                     {"CAIRN_MODELS_GENERATOR": "smollm2-135m", "CAIRN_MODELS_RERANKER": ""}).wait_ready()
     yield running
     running.stop()
 
@@ -40,7 +40,7 @@ def evaluate(server, folder, *arguments):
 
 def test_sample(server, data_dir):
     ndcg = evaluate(server, data_dir / "scifact", "--max-documents", "300")
-    assert ndcg["hybrid"] >= max(ndcg["lexical"], ndcg["vector"]), ndcg
+    assert ndcg["hybrid"] >= 0.88 and ndcg["hybrid"] >= max(ndcg["lexical"], ndcg["vector"]), ndcg
 
 
 @pytest.mark.skipif(os.environ.get("CAIRN_EVAL_GATES") != "1", reason="hours of embedding: CAIRN_EVAL_GATES=1 (ctest -L eval)")
