@@ -44,7 +44,7 @@ void ForTiles(const HeadShape& shape, int64_t row_tiles, WorkerPool& pool, Run r
 
 const AttentionKernels& AttentionKernelsOf(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return kAttentionAvx512;
+  if (isa >= Isa::kAvx512) return kAttentionAvx512;
   if (isa == Isa::kAvx2) return kAttentionAvx2;
 #endif
   return kAttentionScalar;

@@ -3,10 +3,34 @@
 #include <cstdio>
 #include <cstdlib>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "common/status.h"
 #include "common/strings.h"
 
 namespace cairn::kernels {
+namespace {
+
+// Whether the processor has the tile instructions and Linux lets this process use them: it must ask
+// once, since tiles make the state of each of its threads 8 KiB larger.
+bool HasAmx() {
+#if defined(__x86_64__) && defined(__linux__)
+  unsigned eax, ebx, ecx, edx;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  constexpr unsigned kBf16 = 1u << 22, kTile = 1u << 24, kInt8 = 1u << 25;
+  if ((edx & (kBf16 | kTile | kInt8)) != (kBf16 | kTile | kInt8)) return false;
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
 
 std::string_view IsaName(Isa isa) {
   switch (isa) {
@@ -16,6 +40,8 @@ std::string_view IsaName(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
   }
   return "?";
 }
@@ -30,7 +56,7 @@ Isa BestIsa() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512vnni")) {
-    return Isa::kAvx512;
+    return HasAmx() ? Isa::kAmx : Isa::kAvx512;
   }
   return Isa::kAvx2;
 #else
@@ -40,7 +66,7 @@ Isa BestIsa() {
 
 absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, Isa best) {
   if (wanted.empty()) return best;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (wanted != IsaName(isa)) continue;
     if (isa <= best) return isa;
     return WithReason(absl::FailedPreconditionError(StrCat(
@@ -48,7 +74,7 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, Isa best) {
                       "ISA_UNAVAILABLE");
   }
   return absl::InvalidArgumentError(
-      StrCat("CAIRN_ISA=", wanted, ": expected scalar, avx2 or avx512"));
+      StrCat("CAIRN_ISA=", wanted, ": expected scalar, avx2, avx512 or amx"));
 }
 
 const absl::StatusOr<Isa>& IsaOfProcess() {

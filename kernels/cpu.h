@@ -1,5 +1,5 @@
 // Which instruction set the kernels use: the best that the processor and the operating system
-// offer, or the one that the environment asks for with CAIRN_ISA=scalar|avx2|avx512.
+// offer, or the one that the environment asks for with CAIRN_ISA=scalar|avx2|avx512|amx.
 #ifndef CAIRN_KERNELS_CPU_H_
 #define CAIRN_KERNELS_CPU_H_
 

@@ -8,6 +8,7 @@ enum class Isa {
   kScalar,
   kAvx2,    // AVX2, FMA, F16C
   kAvx512,  // the above with AVX-512 F, BW, DQ, VL and VNNI
+  kAmx,     // the above with AMX TILE, INT8 and BF16, and the system's permission to use them
 };
 
 }  // namespace cairn::kernels

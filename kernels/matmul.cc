@@ -34,10 +34,14 @@ class RoundedBuffers {
                             const MatMulKernels& kernels, WorkerPool& pool) {
     const bool k = rounding == Rounding::kPer256;
     const int64_t blocks = cols / (k ? 256 : 32);
-    Grow(&q_, x.n * cols);
+    const bool split = k && kernels.split_sums != nullptr;
+    // Whole tiles are read, whatever stands in the rows beyond n.
+    const int64_t readable = (x.n + kTokenStep - 1) / kTokenStep * kTokenStep;
+    Grow(&q_, readable * cols);
     Grow(&d_, x.n * blocks);
     Grow(k ? &sums16_ : &sums32_, x.n * cols / 16);  // 16-bit words, so 32-bit sums need two each
     if (k) Grow(&sums32_, x.n * cols / 32);
+    if (split) Grow(&split_sums_, readable * cols / 16);
     auto* const wide_sums = reinterpret_cast<int32_t*>(sums32_.data());
     const int64_t rows_per_task = std::max<int64_t>(1, kRoundedPerTask / cols);
     pool.ParallelFor((x.n + rows_per_task - 1) / rows_per_task, [&](int64_t task) {
@@ -49,12 +53,17 @@ class RoundedBuffers {
         if (k) {
           kernels.round_row_k(row, cols, q, d, sums16_.data() + i * cols / 16,
                               sums32_.data() + i * cols / 32);
+          if (split) {
+            kernels.split_sums(sums32_.data() + i * cols / 32, cols / 32,
+                               split_sums_.data() + i * cols / 16);
+          }
         } else {
           kernels.round_row(row, cols, q, d, wide_sums + i * cols / 32);
         }
       }
     });
-    view_ = {q_.data(), d_.data(), k ? nullptr : wide_sums, sums16_.data(), sums32_.data()};
+    view_ = {q_.data(),      d_.data(),      k ? nullptr : wide_sums,
+             sums16_.data(), sums32_.data(), split_sums_.data()};
     return view_;
   }
 
@@ -69,6 +78,7 @@ class RoundedBuffers {
   std::vector<int8_t> q_;
   std::vector<float> d_;
   std::vector<int16_t> sums16_, sums32_;
+  std::vector<uint16_t> split_sums_;
   RoundedInput view_;
 };
 
@@ -81,12 +91,13 @@ struct Split {
   int64_t num_tasks = 0;
 };
 
-Split MakeSplit(const PackedMatrix& w, int64_t n, int num_threads) {
+Split MakeSplit(const MatMulKernels& kernels, const PackedMatrix& w, int64_t n, int num_threads) {
   Split split;
   split.panels = (w.rows() + kPanelRows - 1) / kPanelRows;
-  split.token_blocks = (n + kMaxTokens - 1) / kMaxTokens;
-  // Near-equal blocks, in multiples of 8 so that only the last register tile of a block is partial.
-  split.tokens_per_block = (n + split.token_blocks * 8 - 1) / (split.token_blocks * 8) * 8;
+  split.token_blocks = (n + kernels.max_tokens - 1) / kernels.max_tokens;
+  // Near-equal blocks of whole steps, so that only the last tile of the last block is partial.
+  const int64_t step = split.token_blocks * kTokenStep;
+  split.tokens_per_block = (n + step - 1) / step * kTokenStep;
   split.token_blocks = (n + split.tokens_per_block - 1) / split.tokens_per_block;
   // A task should take some tens of microseconds: enough to hide its claim, little enough that
   // threads end together.
@@ -96,6 +107,7 @@ Split MakeSplit(const PackedMatrix& w, int64_t n, int num_threads) {
       kWeightsPerTask / (w.cols() * kPanelRows * std::max<int64_t>(1, tokens / 16));
   const int64_t fair = split.panels * split.token_blocks / (4 * num_threads);
   split.panels_per_task = std::clamp<int64_t>(std::min(wanted, fair), 1, split.panels);
+  split.panels_per_task = (split.panels_per_task + kPanelStep - 1) / kPanelStep * kPanelStep;
   split.num_tasks =
       (split.panels + split.panels_per_task - 1) / split.panels_per_task * split.token_blocks;
   return split;
@@ -105,6 +117,7 @@ Split MakeSplit(const PackedMatrix& w, int64_t n, int num_threads) {
 
 const MatMulKernels& MatMulKernelsOf(Isa isa) {
 #if defined(__x86_64__)
+  if (isa == Isa::kAmx) return kMatMulAmx;
   if (isa == Isa::kAvx512) return kMatMulAvx512;
   if (isa == Isa::kAvx2) return kMatMulAvx2;
 #endif
@@ -134,7 +147,7 @@ void MatMulGroupWith(const MatMulKernels& kernels, const MatMulInput& x,
       views[form] = buffers.Round(rounding, x, cols, kernels, pool);
       done[form] = true;
     }
-    splits.push_back(MakeSplit(*out.w, x.n, pool.size()));
+    splits.push_back(MakeSplit(kernels, *out.w, x.n, pool.size()));
     num_tasks += splits.back().num_tasks;
   }
 

@@ -325,6 +325,6 @@ void RoundRowKAvx2(const float* x, int64_t cols, int8_t* q, float* d, int16_t* s
   }
 }
 
-const MatMulKernels kMatMulAvx2 = {RoundRowAvx2, RoundRowKAvx2, Multiply};
+const MatMulKernels kMatMulAvx2 = {RoundRowAvx2, RoundRowKAvx2, Multiply, kMaxTokens, nullptr};
 
 }  // namespace cairn::kernels

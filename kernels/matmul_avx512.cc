@@ -10,11 +10,6 @@ namespace {
 // they take half of the 32 registers. The broadcast of x is part of the instruction.
 constexpr int kTileTokens = 8;
 
-inline __m512i LoadInts(const void* p) { return _mm512_loadu_si512(p); }
-inline __m256i LoadInts256(const void* p) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
-}
-inline void StoreInts(void* p, __m512i v) { _mm512_storeu_si512(p, v); }
 inline __m512i Broadcast32(const void* p) {
   int32_t word;
   __builtin_memcpy(&word, p, 4);
@@ -22,6 +17,7 @@ inline __m512i Broadcast32(const void* p) {
 }
 
 #include "kernels/matmul_float.inc"
+#include "kernels/matmul_unpack_avx512.inc"
 
 template <DType type>
 struct Expanded {
@@ -36,44 +32,6 @@ struct Expanded {
   int16_t min[kPairs + 1][kPanelRows]
              [2];  // what sums of q are multiplied with: minima, or scales in Q6_K
 };
-
-template <int kBits>
-inline void ExpandUnit(const uint8_t* src, uint8_t (*q)[64]) {
-  if constexpr (kBits == 8) {
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      StoreInts(q[g], _mm512_xor_si512(LoadInts(src + g * 64), _mm512_set1_epi8(-128)));
-    }
-    return;
-  }
-  const __m512i low = _mm512_set1_epi8(15);
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    const __m512i v = LoadInts(src + c * 64);
-    __m512i a = _mm512_and_si512(v, low);
-    __m512i b = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
-    if constexpr (kBits == 5) {  // bit c, and bit c + 4, to bit 4
-      const __m512i bits = LoadInts(src + 256), mask = _mm512_set1_epi8(16);
-      a = _mm512_or_si512(a, _mm512_and_si512(_mm512_slli_epi16(bits, 4 - c), mask));
-      b = _mm512_or_si512(b, _mm512_and_si512(_mm512_srli_epi16(bits, c), mask));
-    }
-    if constexpr (kBits == 6) {  // bits 2c, 2c + 1 to bits 4, 5
-      const __m512i mask = _mm512_set1_epi8(48);
-      __m512i first = LoadInts(src + 256), second = LoadInts(src + 320);
-      if (c < 2) {
-        first = _mm512_slli_epi16(first, 4 - 2 * c);
-        second = _mm512_slli_epi16(second, 4 - 2 * c);
-      } else {
-        first = _mm512_srli_epi16(first, 2 * c - 4);
-        second = _mm512_srli_epi16(second, 2 * c - 4);
-      }
-      a = _mm512_or_si512(a, _mm512_and_si512(first, mask));
-      b = _mm512_or_si512(b, _mm512_and_si512(second, mask));
-    }
-    StoreInts(q[c], a);
-    StoreInts(q[c + 4], b);
-  }
-}
 
 template <DType type>
 inline void ExpandBlock(const uint8_t* src, Expanded<type>* out) {
@@ -92,7 +50,7 @@ inline void ExpandBlock(const uint8_t* src, Expanded<type>* out) {
                                   : both);
   }
   for (int u = 0; u < Format::kUnits; ++u) {
-    ExpandUnit<Format::kBits>(src + Format::kUnitOffset + u * Format::kUnitBytes, out->q[u]);
+    ExpandUnit<Format::kBits, 128>(src + Format::kUnitOffset + u * Format::kUnitBytes, out->q[u]);
   }
 }
 
@@ -237,6 +195,6 @@ inline void DotBlock(const Expanded<type>& block, const RoundedInput& in, int64_
 
 }  // namespace
 
-const MatMulKernels kMatMulAvx512 = {RoundRowAvx2, RoundRowKAvx2, Multiply};
+const MatMulKernels kMatMulAvx512 = {RoundRowAvx2, RoundRowKAvx2, Multiply, kMaxTokens, nullptr};
 
 }  // namespace cairn::kernels

@@ -67,13 +67,17 @@ struct PackedView {
   const uint8_t* data = nullptr;
 };
 
-// x rounded to int8: x is about q * d. Only one of the two forms is used by a given type.
+// x rounded to int8: x is about q * d. Only one of the two forms is used by a given type. Rows of q
+// and of split_sums can be read up to the next multiple of kTokenStep.
 struct RoundedInput {
   const int8_t* q = nullptr;        // [n, cols]
   const float* d = nullptr;         // [n, cols / 32]; K types: [n, cols / 256]
   const int32_t* sums = nullptr;    // [n, cols / 32], sums of q; not for K types
   const int16_t* sums16 = nullptr;  // [n, cols / 16], sums of q; K types
   const int16_t* sums32 = nullptr;  // [n, cols / 32], sums of q; K types
+  // [n, cols / 32, 2], BF16: the same sums, each as a multiple of 32 and a rest in [-16, 15]; both
+  // are exact. K types, and only where the table has `split_sums`.
+  const uint16_t* split_sums = nullptr;
 };
 
 struct InputView {
@@ -82,9 +86,11 @@ struct InputView {
   RoundedInput q;  // for quantised types
 };
 
-// A part of a product: panels [panel_begin, panel_end) of w, rows [row_begin, row_end) of x.
-// At most kMaxTokens rows of x.
-inline constexpr int kMaxTokens = 128;
+// Parts begin at multiples of these.
+inline constexpr int kTokenStep = 16;
+inline constexpr int kPanelStep = 2;
+
+// A part of a product: panels [panel_begin, panel_end) of w, rows [token_begin, token_end) of x.
 struct MatMulPart {
   PackedView w;
   InputView in;
@@ -101,7 +107,13 @@ struct MatMulKernels {
   void (*round_row_k)(const float* x, int64_t cols, int8_t* q, float* d, int16_t* sums16,
                       int16_t* sums32);
   void (*multiply)(const MatMulPart& part);
+  int max_tokens;  // of a part; a multiple of kTokenStep
+  // RoundedInput::split_sums of `count` sums; null when multiply does not use them.
+  void (*split_sums)(const int16_t* sums32, int64_t count, uint16_t* out);
 };
+
+// What the vector tables take: their sums of a panel are 8 KiB on the stack.
+inline constexpr int kMaxTokens = 128;
 
 // Rounding on its own, for tables that share it.
 void RoundRowScalar(const float* x, int64_t cols, int8_t* q, float* d, int32_t* sums);
@@ -114,6 +126,7 @@ void RoundRowKAvx2(const float* x, int64_t cols, int8_t* q, float* d, int16_t* s
 extern const MatMulKernels kMatMulScalar;
 extern const MatMulKernels kMatMulAvx2;
 extern const MatMulKernels kMatMulAvx512;
+extern const MatMulKernels kMatMulAmx;
 
 const MatMulKernels& MatMulKernelsOf(Isa isa);
 

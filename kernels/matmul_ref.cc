@@ -181,6 +181,7 @@ void RoundRowKScalar(const float* x, int64_t cols, int8_t* q, float* d, int16_t*
     sums32[i] = static_cast<int16_t>(sums16[2 * i] + sums16[2 * i + 1]);
 }
 
-const MatMulKernels kMatMulScalar = {RoundRowScalar, RoundRowKScalar, Multiply};
+const MatMulKernels kMatMulScalar = {RoundRowScalar, RoundRowKScalar, Multiply, kMaxTokens,
+                                     nullptr};
 
 }  // namespace cairn::kernels

@@ -32,6 +32,7 @@ std::vector<Case> AllCases() {
       cases.push_back({&MatMulKernelsOf(isa), std::string(IsaName(isa)), type});
     }
     cases.push_back({&kMatMulEmulatedAvx512, "emulated_avx512", type});
+    cases.push_back({&kMatMulEmulatedAmx, "emulated_amx", type});
   }
   return cases;
 }
@@ -132,6 +133,39 @@ TEST_P(MatMulTest, MatchesDefinitionBeyondOneCacheBlock) {
   const std::vector<float> x = RandomFloats(n * cols, &rng);
   ExpectProduct(type, bytes, rows, cols, x.data(), n, nullptr,
                 Run(Pack(bytes, rows, cols), x.data(), n));
+}
+
+// Tiles sum the same integers as vectors and then take the same steps in F32, whatever the number
+// of tokens, of panels and of blocks.
+TEST(MatMulTilesTest, EqualAvx512ToTheBit) {
+  std::vector<std::pair<const MatMulKernels*, const MatMulKernels*>> pairs = {
+      {&kMatMulEmulatedAmx, &kMatMulEmulatedAvx512}};
+  if (BestIsa() == Isa::kAmx) pairs.emplace_back(&kMatMulAmx, &kMatMulAvx512);
+  WorkerPool pool(2);
+  std::mt19937 rng(6);
+  for (DType type : kAllTypes) {
+    for (int64_t rows : {16, 50}) {
+      for (int64_t cols : {256, 5 * 256}) {
+        const std::vector<uint8_t> bytes = RandomWeights(type, rows, cols, &rng);
+        const PackedMatrix w =
+            *PackedMatrix::Pack(type, bytes.data(), bytes.size(), rows, cols, pool);
+        const std::vector<float> bias = RandomFloats(rows, &rng);
+        for (int64_t n : {12, 16, 40, 530}) {
+          const std::vector<float> x = RandomFloats(n * cols, &rng);
+          for (const auto& [tiles, vectors] : pairs) {
+            std::vector<float> y[2];
+            for (int i = 0; i < 2; ++i) {
+              y[i].assign(n * rows, NAN);
+              const MatMulOutput out = {&w, bias.data(), y[i].data(), rows};
+              MatMulGroupWith(i == 0 ? *tiles : *vectors, {x.data(), n, cols}, {&out, 1}, pool);
+            }
+            ASSERT_EQ(std::memcmp(y[0].data(), y[1].data(), n * rows * sizeof(float)), 0)
+                << Info(type).name << " " << rows << "x" << cols << " n " << n;
+          }
+        }
+      }
+    }
+  }
 }
 
 // The temperature-0 promise: what else is in the batch changes nothing, to the bit.

@@ -10,7 +10,7 @@ namespace cairn::kernels {
 
 const OpsKernels& OpsKernelsOf(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return kOpsAvx512;
+  if (isa >= Isa::kAvx512) return kOpsAvx512;
   if (isa == Isa::kAvx2) return kOpsAvx2;
 #endif
   return kOpsScalar;

@@ -1,4 +1,4 @@
-// The AVX-512 kernels compiled against an emulation, for tests.
+// The AVX-512 and AMX kernels compiled against an emulation, for tests.
 #ifndef CAIRN_KERNELS_TESTING_EMULATED_AVX512_TABLES_H_
 #define CAIRN_KERNELS_TESTING_EMULATED_AVX512_TABLES_H_
 
@@ -9,6 +9,7 @@
 namespace cairn::kernels {
 
 extern const MatMulKernels kMatMulEmulatedAvx512;
+extern const MatMulKernels kMatMulEmulatedAmx;
 extern const OpsKernels kOpsEmulatedAvx512;
 extern const AttentionKernels kAttentionEmulatedAvx512;
 

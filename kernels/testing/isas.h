@@ -10,7 +10,7 @@ namespace cairn::kernels {
 
 inline std::vector<Isa> AvailableIsas() {
   std::vector<Isa> isas;
-  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kScalar, Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) {
     if (isa <= BestIsa()) isas.push_back(isa);
   }
   return isas;
