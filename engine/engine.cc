@@ -14,6 +14,7 @@
 #include "common/worker_pool.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/kv_cache.h"
+#include "engine/kv_cache/prefix_cache.h"
 #include "engine/model/weights.h"
 #include "engine/runner/runner.h"
 #include "engine/sampling/sampler.h"
@@ -109,12 +110,14 @@ class EngineImpl : public Engine {
         cache_(std::move(cache)),
         max_context_(max_context),
         pool_(num_blocks),
+        prefixes_(&pool_),
         runner_(weights_.get(), cache_.get(), workers_.get(), options.step_token_budget,
                 options.max_running),
         loop_({.max_running = options.max_running,
                .step_token_budget = options.step_token_budget,
                .mixed_prefill_tokens = options.mixed_prefill_tokens},
-              options.max_queue, &pool_, &runner_, tokenizer_->end_of_generation()) {}
+              options.max_queue, &pool_, options.prefix_cache ? &prefixes_ : nullptr, &runner_,
+              tokenizer_->end_of_generation()) {}
 
   ~EngineImpl() override {
     loop_.Stop();  // ends the requests; their callers are still on their way out
@@ -162,6 +165,7 @@ class EngineImpl : public Engine {
   const std::unique_ptr<KvCache> cache_;
   const int max_context_;
   BlockPool pool_;
+  PrefixCache prefixes_;
   Runner runner_;
   std::mutex callers_mutex_;
   std::condition_variable callers_left_;
@@ -197,6 +201,7 @@ absl::StatusOr<GenerateResult> EngineImpl::Generate(const RequestContext& contex
   result.prompt_tokens = static_cast<int>(prompt.size());
   CAIRN_RETURN_IF_ERROR(Drain(context, options, on_text, request.get(), &result));
   result.queue_time = request->admitted_at - submitted_at;
+  result.cached_tokens = request->num_cached;
   return result;
 }
 

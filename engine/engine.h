@@ -44,6 +44,9 @@ struct EngineOptions {
   // Size of the KV cache in tokens; 0 = twice max_context. A token costs 4 * layers * KV heads *
   // head dimension bytes, taken when it is first used.
   int64_t kv_cache_tokens = 0;
+  // Keep the keys and values of finished requests, as long as there is room, for requests of the
+  // same tenant that begin alike.
+  bool prefix_cache = true;
   int num_threads = 0;  // 0 = hardware concurrency
 };
 
@@ -65,7 +68,7 @@ struct GenerateResult {
   FinishReason finish_reason = FinishReason::kStop;
   int prompt_tokens = 0;
   int completion_tokens = 0;
-  int cached_tokens = 0;
+  int cached_tokens = 0;  // of the prompt, whose keys and values were in the prefix cache
   std::vector<TokenLogprob> logprobs;
   absl::Duration queue_time, prefill_time, decode_time;  // time to first token = queue + prefill
 };
@@ -78,7 +81,9 @@ struct EngineStats {
   int running = 0;
   int queued = 0;
   int64_t kv_tokens_used = 0, kv_tokens_total = 0;
-  int64_t prompt_tokens = 0, completion_tokens = 0, steps = 0;
+  int64_t kv_tokens_cached = 0;  // held by the prefix cache alone, given back when needed
+  int64_t prompt_tokens = 0, completion_tokens = 0, steps = 0;  // computed
+  int64_t cached_prompt_tokens = 0;                             // not computed
   int64_t kv_inconsistencies =
       0;  // times that blocks were lost when the engine was idle: a bug when not 0
 };

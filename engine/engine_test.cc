@@ -450,6 +450,39 @@ TEST(EngineTest, SeedsRepeatAndDrawnSeedsDiffer) {
 
 // Requests of all kinds come and go on several threads, in small blocks of steps; whatever the
 // mixture, each that was not cancelled gives the tokens that it gives alone.
+// A conversation, then a second one that begins like it, then a tenant who may not share: tokens
+// are the same as without a cache, and what is not computed again is counted.
+TEST(EngineTest, APrefixHitChangesNothing) {
+  EngineOptions off;
+  off.prefix_cache = false;
+  const std::unique_ptr<Engine> with = Load(), without = Load(off);
+  std::vector<TokenId> prompt = RandomPrompt(50, 20);
+  int64_t cached = 0;
+  for (int turn = 0; turn < 6; ++turn) {
+    const absl::StatusOr<GenerateResult> a = with->Generate(kForever, prompt, Greedy(20), nullptr);
+    const absl::StatusOr<GenerateResult> b =
+        without->Generate(kForever, prompt, Greedy(20), nullptr);
+    ASSERT_TRUE(a.ok() && b.ok());
+    EXPECT_EQ(TokensOf(*a), TokensOf(*b)) << "turn " << turn;
+    EXPECT_EQ(b->cached_tokens, 0);
+    // What the last turn computed (not its last token), in whole blocks; after the cut, the start.
+    const int before = turn == 0 ? 0 : turn == 3 ? 70 : static_cast<int>(prompt.size()) - 8;
+    EXPECT_EQ(a->cached_tokens, before / 16 * 16) << "turn " << turn;
+    cached += a->cached_tokens;
+    if (turn == 2) prompt.resize(70);  // the first turn's tokens, and another end
+    const std::vector<TokenId> answer = TokensOf(*a), more = RandomPrompt(7, 21 + turn);
+    if (turn != 2) prompt.insert(prompt.end(), answer.begin(), answer.end());
+    prompt.insert(prompt.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(with->stats().cached_prompt_tokens, cached);
+  EXPECT_GT(with->stats().kv_tokens_cached, 0);
+  const RequestContext stranger(CancelSource(), absl::InfiniteFuture(), {.tenant = "other"});
+  const absl::StatusOr<GenerateResult> other = with->Generate(stranger, prompt, Greedy(5), nullptr);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->cached_tokens, 0);
+  ExpectIdle(*with);
+}
+
 TEST(EngineTest, CompanyChangesNothing) {
   struct Kind {
     std::vector<TokenId> prompt;
@@ -458,7 +491,9 @@ TEST(EngineTest, CompanyChangesNothing) {
   };
   std::vector<Kind> kinds;
   {
-    const std::unique_ptr<Engine> engine = Load();
+    EngineOptions alone;
+    alone.prefix_cache = false;
+    const std::unique_ptr<Engine> engine = Load(alone);
     for (int i = 0; i < 8; ++i) {
       Kind kind{RandomPrompt(1 + i * 37, i), Greedy(10 + i * 9), {}};
       if (i % 2 == 1)

@@ -33,18 +33,20 @@ Request::Request(RequestContext context, std::vector<TokenId> prompt,
       ignore_eos(options.ignore_eos),
       sampler(std::move(sampler)),
       stream(kStreamCapacity, std::move(wake_loop)) {
+  sequence.salt = this->context.identity().tenant;
   sequence.num_prompt = static_cast<int>(prompt.size());
   sequence.max_tokens = options.max_tokens;
   sequence.tokens = std::move(prompt);
 }
 
-StepLoop::StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool, Runner* runner,
-                   std::span<const TokenId> end_tokens)
+StepLoop::StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool,
+                   PrefixCache* prefixes, Runner* runner, std::span<const TokenId> end_tokens)
     : max_queue_(max_queue),
       pool_(*pool),
+      prefixes_(prefixes),
       runner_(*runner),
       end_tokens_(end_tokens.begin(), end_tokens.end()),
-      scheduler_(options, pool),
+      scheduler_(options, pool, prefixes),
       queue_(max_queue) {
   PublishStats();
   thread_ = std::thread([this] { Main(); });
@@ -130,6 +132,8 @@ void StepLoop::AdmitWaiting() {
     request->sequence.id = next_id_;
     if (!scheduler_.Admit(&request->sequence)) break;
     ++next_id_;
+    request->num_cached = request->sequence.num_cached;
+    counts_.cached_prompt_tokens += request->num_cached;
     request->admitted_at = absl::Now();
     queue_.PopFront();
     running_.push_back(request);
@@ -211,20 +215,24 @@ Request* StepLoop::Find(SequenceId id) {
 }
 
 void StepLoop::CheckIdle() {
-  // With nobody running, every block must be back.
-  const bool sound = pool_.Consistent() && (!running_.empty() || pool_.num_used() == 0);
+  // With nobody running, only the prefix cache may hold blocks.
+  const int cached = prefixes_ == nullptr ? 0 : prefixes_->num_blocks();
+  const bool sound = pool_.Consistent() && (!running_.empty() || pool_.num_used() == cached);
   CAIRN_DCHECK(sound);
   if (sound) return;
   ++counts_.kv_inconsistencies;
   log::Error("KV blocks are lost", {{"used", pool_.num_used()},
                                     {"free", pool_.num_free()},
+                                    {"cached", cached},
                                     {"total", pool_.num_blocks()},
                                     {"running", running_.size()}});
 }
 
 void StepLoop::PublishStats() {
   counts_.running = static_cast<int>(running_.size());
-  counts_.kv_tokens_used = int64_t{pool_.num_used()} * kBlockTokens;
+  const int idle = prefixes_ == nullptr ? 0 : prefixes_->num_idle();
+  counts_.kv_tokens_used = int64_t{pool_.num_used() - idle} * kBlockTokens;
+  counts_.kv_tokens_cached = int64_t{idle} * kBlockTokens;
   counts_.kv_tokens_total = int64_t{pool_.num_blocks()} * kBlockTokens;
   std::lock_guard<std::mutex> lock(mutex_);
   published_ = counts_;

@@ -21,6 +21,7 @@
 #include "common/status.h"
 #include "engine/engine.h"
 #include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/prefix_cache.h"
 #include "engine/runner/runner.h"
 #include "engine/sampling/sampler.h"
 #include "engine/scheduler/request_queue.h"
@@ -30,8 +31,8 @@
 namespace cairn::engine {
 
 // One call of Generate. The stream is shared with the caller; all the rest is the loop's once
-// submitted, except `finish_reason` and `admitted_at`, which the caller may read after the stream
-// has ended or given a token.
+// submitted, except `finish_reason`, `admitted_at` and `num_cached`, which the caller may read
+// after the stream has ended or given a token.
 struct Request {
   Request(RequestContext context, std::vector<TokenId> prompt, const GenerateOptions& options,
           Sampler sampler, std::function<void()> wake_loop);
@@ -45,13 +46,15 @@ struct Request {
   TokenStream stream;
   FinishReason finish_reason = FinishReason::kLength;
   absl::Time admitted_at = absl::InfiniteFuture();
+  int num_cached = 0;  // tokens of the prompt
 };
 
 class StepLoop {
  public:
-  // Everything pointed at outlives the loop. `end_tokens` end a request unless it ignores them.
-  StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool, Runner* runner,
-           std::span<const TokenId> end_tokens);
+  // Everything pointed at outlives the loop. `prefixes` may be null. `end_tokens` end a request
+  // unless it ignores them.
+  StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool, PrefixCache* prefixes,
+           Runner* runner, std::span<const TokenId> end_tokens);
   ~StepLoop() { Stop(); }
 
   // Ends every request with CANCELLED, and the thread. Later calls of Submit fail; a second Stop
@@ -83,6 +86,7 @@ class StepLoop {
 
   const int64_t max_queue_;
   BlockPool& pool_;
+  PrefixCache* const prefixes_;
   Runner& runner_;
   const std::vector<TokenId> end_tokens_;
 

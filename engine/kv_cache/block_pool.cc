@@ -22,6 +22,19 @@ BlockTable& BlockTable::operator=(BlockTable&& other) noexcept {
   return *this;
 }
 
+void BlockTable::Append(BlockTable other) {
+  if (other.blocks_.empty()) return;
+  CAIRN_CHECK(blocks_.empty() || pool_ == other.pool_);
+  pool_ = other.pool_;
+  blocks_.insert(blocks_.end(), other.blocks_.begin(), other.blocks_.end());
+  other.blocks_.clear();
+}
+
+void BlockTable::Replace(size_t i, BlockTable other) {
+  CAIRN_CHECK(pool_ == other.pool_ && i < blocks_.size() && other.blocks_.size() == 1);
+  std::swap(blocks_[i], other.blocks_[0]);
+}
+
 void BlockTable::Reset() {
   // Last block first, so that the next allocation gets them in ascending order again.
   while (!blocks_.empty()) {
@@ -58,13 +71,14 @@ absl::StatusOr<BlockTable> BlockPool::Allocate(int64_t num_blocks) {
   return table;
 }
 
-BlockTable BlockPool::Share(const BlockTable& table, int64_t num_blocks) {
-  CAIRN_CHECK(num_blocks >= 0 && num_blocks <= static_cast<int64_t>(table.blocks_.size()));
-  CAIRN_CHECK(num_blocks == 0 || table.pool_ == this);
+BlockTable BlockPool::Share(std::span<const BlockId> blocks) {
   BlockTable shared;
   shared.pool_ = this;
-  shared.blocks_.assign(table.blocks_.begin(), table.blocks_.begin() + num_blocks);
-  for (const BlockId id : shared.blocks_) ++ref_counts_[id];
+  shared.blocks_.assign(blocks.begin(), blocks.end());
+  for (const BlockId id : blocks) {
+    CAIRN_CHECK(ref_counts_[id] > 0);
+    ++ref_counts_[id];
+  }
   return shared;
 }
 

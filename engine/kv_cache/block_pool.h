@@ -36,6 +36,10 @@ class BlockTable {
   ~BlockTable() { Reset(); }
 
   void Reset();
+  // Takes over the blocks of `other`, after its own. REQUIRES: both come from one pool.
+  void Append(BlockTable other);
+  // Takes the one block of `other` in place of the i-th. REQUIRES: as for Append; i is in range.
+  void Replace(size_t i, BlockTable other);
   std::span<const BlockId> blocks() const { return blocks_; }
   int64_t capacity_tokens() const { return static_cast<int64_t>(blocks_.size()) * kBlockTokens; }
 
@@ -53,9 +57,8 @@ class BlockPool {
   ~BlockPool();  // REQUIRES: every BlockTable is gone.
 
   absl::StatusOr<BlockTable> Allocate(int64_t num_blocks);
-  // A second table over the first `num_blocks` blocks of `table`, which become shared.
-  // REQUIRES: num_blocks <= table.blocks().size().
-  BlockTable Share(const BlockTable& table, int64_t num_blocks);
+  // A second table over blocks that other tables hold; they become shared.
+  BlockTable Share(std::span<const BlockId> blocks);
 
   int num_blocks() const { return static_cast<int>(ref_counts_.size()); }
   int num_free() const { return static_cast<int>(free_.size()); }

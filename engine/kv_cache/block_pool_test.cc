@@ -59,13 +59,41 @@ TEST(BlockPoolTest, SharedBlocksLiveUntilTheLastReference) {
   BlockPool pool(4);
   absl::StatusOr<BlockTable> a = pool.Allocate(3);
   ASSERT_TRUE(a.ok());
-  BlockTable b = pool.Share(*a, 2);
+  BlockTable b = pool.Share(a->blocks().first(2));
   EXPECT_EQ(pool.ref_count(b.blocks()[0]), 2);
   EXPECT_EQ(pool.num_used(), 3);
   a->Reset();
   EXPECT_EQ(pool.num_used(), 2);
   b.Reset();
   EXPECT_EQ(pool.num_used(), 0);
+}
+
+TEST(BlockPoolTest, AppendedBlocksFollowAndAreGivenBackOnce) {
+  BlockPool pool(8);
+  BlockTable a = *pool.Allocate(3);
+  const std::vector<BlockId> first(a.blocks().begin(), a.blocks().end());
+  BlockTable b = pool.Share(a.blocks().first(2));
+  b.Append(*pool.Allocate(2));
+  ASSERT_EQ(b.blocks().size(), 4u);
+  EXPECT_TRUE(std::equal(first.begin(), first.begin() + 2, b.blocks().begin()));
+  b.Append(BlockTable());
+  BlockTable c;
+  c.Append(std::move(b));
+  EXPECT_EQ(pool.num_used(), 5);
+  a.Reset();
+  c.Reset();
+  EXPECT_EQ(pool.num_used(), 0);
+}
+
+TEST(BlockPoolTest, AReplacedBlockIsGivenBack) {
+  BlockPool pool(8);
+  BlockTable a = *pool.Allocate(3), b = *pool.Allocate(3);
+  const BlockId shared = a.blocks()[1], own = b.blocks()[1];
+  b.Replace(1, pool.Share(a.blocks().subspan(1, 1)));
+  EXPECT_EQ(b.blocks()[1], shared);
+  EXPECT_EQ(pool.ref_count(shared), 2);
+  EXPECT_EQ(pool.ref_count(own), 0);
+  EXPECT_TRUE(pool.Consistent());
 }
 
 TEST(BlockPoolTest, RandomTrafficNeverLosesABlock) {
@@ -82,8 +110,7 @@ TEST(BlockPoolTest, RandomTrafficNeverLosesABlock) {
       if (fits) tables.push_back(*std::move(table));
     } else if (action == 1 && !tables.empty()) {
       const BlockTable& source = tables[rng() % tables.size()];
-      tables.push_back(
-          pool.Share(source, static_cast<int64_t>(rng() % (source.blocks().size() + 1))));
+      tables.push_back(pool.Share(source.blocks().first(rng() % (source.blocks().size() + 1))));
     } else if (!tables.empty()) {
       std::swap(tables[rng() % tables.size()], tables.back());
       tables.pop_back();

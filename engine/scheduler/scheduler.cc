@@ -7,8 +7,8 @@
 
 namespace cairn::engine {
 
-Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool)
-    : options_(options), pool_(pool) {
+Scheduler::Scheduler(const SchedulerOptions& options, BlockPool* pool, PrefixCache* prefixes)
+    : options_(options), pool_(pool), prefixes_(prefixes) {
   CAIRN_CHECK(options.max_running > 0 && options.mixed_prefill_tokens > 0);
   CAIRN_CHECK(options.max_running <= options.step_token_budget);
 }
@@ -20,9 +20,20 @@ bool Scheduler::Admit(Sequence* sequence) {
   // The last token sampled is never computed, so its slot is not needed; reserved all the same to
   // keep the sum that users see, prompt + max_tokens.
   const int64_t num_tokens = int64_t{sequence->num_prompt} + sequence->max_tokens;
-  absl::StatusOr<BlockTable> table = pool_->Allocate(BlocksForTokens(num_tokens));
-  if (!table.ok()) return false;
-  sequence->table = *std::move(table);
+  int64_t num_blocks = BlocksForTokens(num_tokens);
+  BlockTable table;
+  if (prefixes_ != nullptr) {
+    // The last token of the prompt is computed in any case: its logits are wanted.
+    table = prefixes_->Match(sequence->salt,
+                             std::span(sequence->tokens).first(sequence->num_prompt - 1));
+    num_blocks -= static_cast<int64_t>(table.blocks().size());
+    if (!prefixes_->Reclaim(num_blocks)) return false;
+  }
+  absl::StatusOr<BlockTable> rest = pool_->Allocate(num_blocks);
+  if (!rest.ok()) return false;
+  sequence->num_cached = sequence->num_computed = static_cast<int>(table.capacity_tokens());
+  table.Append(*std::move(rest));
+  sequence->table = std::move(table);
   running_.push_back(sequence);
   return true;
 }
@@ -64,7 +75,13 @@ void Scheduler::Commit(const StepPlan& plan) {
     for (Sequence* sequence : running_) {
       if (sequence->id != chunk.sequence) continue;
       CAIRN_DCHECK(sequence->num_computed == chunk.first_position);
+      const int known_blocks = sequence->num_computed / kBlockTokens;
       sequence->num_computed += static_cast<int>(chunk.tokens.size());
+      const int whole_blocks = sequence->num_computed / kBlockTokens;
+      if (prefixes_ == nullptr || whole_blocks == known_blocks) continue;
+      prefixes_->Insert(sequence->salt,
+                        std::span(sequence->tokens).first(whole_blocks * kBlockTokens),
+                        &sequence->table);
     }
   }
 }

@@ -6,16 +6,19 @@
 // rest in order of admission.
 //
 // Admission reserves the blocks of prompt + max_tokens: an admitted sequence always runs to its
-// end, so nothing needs preemption.
+// end, so nothing needs preemption. With a prefix cache, blocks that already hold the beginning of
+// the prompt are shared instead of computed, and every whole block becomes known once computed.
 //
 // Ownership: sequences belong to the caller; between Admit and Remove the scheduler keeps a
 // pointer. Threads:   thread-compatible; the step loop is the only caller. No clock, no text.
 #ifndef CAIRN_ENGINE_SCHEDULER_SCHEDULER_H_
 #define CAIRN_ENGINE_SCHEDULER_SCHEDULER_H_
 
+#include <string>
 #include <vector>
 
 #include "engine/kv_cache/block_pool.h"
+#include "engine/kv_cache/prefix_cache.h"
 #include "engine/scheduler/step_plan.h"
 
 namespace cairn::engine {
@@ -26,6 +29,8 @@ struct Sequence {
   int num_prompt = 0;
   int max_tokens = 0;    // sampled at most
   int num_computed = 0;  // tokens whose keys and values are in the cache
+  int num_cached = 0;    // of them, those that were there at admission
+  std::string salt;      // only sequences with equal salts share blocks
   bool paused = false;   // its reader is behind: plan nothing for it
   BlockTable table;      // reserved at admission
 
@@ -41,9 +46,9 @@ struct SchedulerOptions {
 
 class Scheduler {
  public:
-  // REQUIRES: options are positive, max_running <= step_token_budget; `pool` outlives the
-  // scheduler.
-  Scheduler(const SchedulerOptions& options, BlockPool* pool);
+  // `prefixes` may be null: then nothing is shared. REQUIRES: options are positive, max_running <=
+  // step_token_budget; `pool` and `prefixes` outlive the scheduler.
+  Scheduler(const SchedulerOptions& options, BlockPool* pool, PrefixCache* prefixes = nullptr);
 
   // Whether there was room; if so the sequence has its blocks and takes part from the next Plan on.
   // REQUIRES: tokens.size() == num_prompt > 0, max_tokens > 0.
@@ -67,6 +72,7 @@ class Scheduler {
 
   const SchedulerOptions options_;
   BlockPool* const pool_;
+  PrefixCache* const prefixes_;
   std::vector<Sequence*> running_;  // in order of admission
 };
 

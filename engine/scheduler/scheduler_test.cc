@@ -66,6 +66,57 @@ TEST(SchedulerTest, AStreamIsNotHeldUpByALongPrompt) {
   scheduler.Remove(&prompt);
 }
 
+TEST(SchedulerTest, AKnownBeginningIsSharedAndNotComputedAgain) {
+  BlockPool pool(8);
+  PrefixCache prefixes(&pool);
+  Scheduler scheduler({.max_running = 4}, &pool, &prefixes);
+  Sequence first = MakeSequence(1, 40, 8);  // 3 blocks, two of them whole after the prompt
+  ASSERT_TRUE(scheduler.Admit(&first));
+  scheduler.Commit(scheduler.Plan());
+  Sequence second = MakeSequence(2, 40, 8), exact = MakeSequence(3, 32, 16);
+  second.tokens = first.tokens;
+  exact.tokens.assign(first.tokens.begin(), first.tokens.begin() + 32);
+  ASSERT_TRUE(scheduler.Admit(&second));
+  EXPECT_EQ(second.num_cached, 32);
+  EXPECT_EQ(second.num_owed(), 8);
+  EXPECT_EQ(pool.num_used(), 4);
+  // Its last token is computed even though its block is known.
+  ASSERT_TRUE(scheduler.Admit(&exact));
+  EXPECT_EQ(exact.num_cached, 16);
+  const StepPlan plan = scheduler.Plan();
+  ASSERT_EQ(plan.chunks.size(), 2u);
+  EXPECT_EQ(plan.chunks[0].first_position, 32);
+  EXPECT_TRUE(plan.chunks[0].wants_logits);
+  EXPECT_EQ(plan.chunks[1].first_position, 16);
+  scheduler.Commit(plan);
+
+  // The tokens that were sampled count too.
+  for (int i = 0; i < 8; ++i) {
+    first.tokens.push_back(i);
+    scheduler.Commit(scheduler.Plan());
+  }
+  Sequence turn = MakeSequence(4, 60, 4), stranger = MakeSequence(5, 40, 8);
+  std::copy(first.tokens.begin(), first.tokens.end(), turn.tokens.begin());
+  stranger.tokens = second.tokens;
+  stranger.salt = "another tenant";
+  scheduler.Remove(&first);
+  scheduler.Remove(&second);
+  scheduler.Remove(&exact);
+  ASSERT_TRUE(scheduler.Admit(&turn));
+  EXPECT_EQ(turn.num_cached, 48);
+  scheduler.Remove(&turn);
+  // What nobody uses gives way.
+  EXPECT_EQ(pool.num_free(), 5);
+  Sequence large = MakeSequence(6, 100, 28);  // 8 blocks
+  ASSERT_TRUE(scheduler.Admit(&large));
+  EXPECT_EQ(prefixes.num_blocks(), 0);
+  scheduler.Remove(&large);
+  ASSERT_TRUE(scheduler.Admit(&stranger));
+  EXPECT_EQ(stranger.num_cached, 0);
+  scheduler.Remove(&stranger);
+  EXPECT_EQ(pool.num_used(), 0);
+}
+
 TEST(SchedulerTest, AdmissionReservesTheWholeRequest) {
   BlockPool pool(4);  // 64 tokens
   Scheduler scheduler({.max_running = 8}, &pool);

@@ -132,10 +132,15 @@ class Server final : public CairnServer {
     metrics_.AddGauge("engine_queued", "Generations that wait", stat(&Stats::queued));
     metrics_.AddGauge("engine_kv_tokens_used", "Tokens in the key-value cache",
                       stat(&Stats::kv_tokens_used));
+    metrics_.AddGauge("engine_kv_tokens_cached", "Tokens kept for requests that begin alike",
+                      stat(&Stats::kv_tokens_cached));
     metrics_.AddGauge("engine_kv_tokens_total", "Room of the key-value cache",
                       stat(&Stats::kv_tokens_total));
     metrics_.AddGauge("engine_prompt_tokens", "Prompt tokens computed since the start",
                       stat(&Stats::prompt_tokens));
+    metrics_.AddGauge("engine_cached_prompt_tokens",
+                      "Prompt tokens taken from the cache since the start",
+                      stat(&Stats::cached_prompt_tokens));
     metrics_.AddGauge("engine_completion_tokens", "Tokens generated since the start",
                       stat(&Stats::completion_tokens));
   }
