@@ -1,23 +1,29 @@
-// Prefill and decode speed of one model, alone on the engine: the numbers to set beside
-// llama-bench.
+// Prefill and decode speed of one model, alone on the engine: the numbers to set beside llama-bench
+// and llama-batched-bench.
 //
-//   engine_benchmark MODEL.gguf [PROMPT_TOKENS=512] [GENERATED_TOKENS=64] [THREADS=0] [RUNS=5]
+//   engine_benchmark MODEL.gguf [--prompt 512] [--prefix 0] [--generate 64] [--depth 16] [--streams
+//   1]
+//                    [--threads 0] [--runs 5]
 //
-// Prefill: tokens of a random prompt of PROMPT_TOKENS over the time to the first token. Decode:
-// tokens after the first over the time since the first, after a prompt of 16 tokens (llama-bench
-// decodes into an empty context). Prints one line of JSON with the median of RUNS after one warm-up
-// run each.
+// Prefill: `prompt` random tokens over the time to the first token, after `prefix` tokens that are
+// in the prefix cache. Decode: tokens after the first over the time since the first, in `streams`
+// requests at once whose contexts hold `depth` tokens (cached before the clock starts, so that all
+// begin together). Either is left out with 0 tokens. Prints one line of JSON with the median of
+// `runs` after one warm-up run each.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "common/context.h"
 #include "engine/engine.h"
+#include "engine/kv_cache/block_pool.h"
 
 namespace cairn::engine {
 namespace {
@@ -36,50 +42,89 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-absl::StatusOr<GenerateResult> Generate(Engine& engine, int prompt_tokens, int max_tokens,
-                                        uint32_t seed) {
+std::vector<TokenId> RandomTokens(const Engine& engine, int count, uint32_t seed) {
   std::mt19937 rng(seed);
-  std::vector<TokenId> prompt(prompt_tokens);
-  for (TokenId& token : prompt)
+  std::vector<TokenId> tokens(count);
+  for (TokenId& token : tokens)
     token = static_cast<TokenId>(rng() % engine.tokenizer().vocab_size());
+  return tokens;
+}
+
+absl::StatusOr<GenerateResult> Generate(Engine& engine, const std::vector<TokenId>& prompt,
+                                        int max_tokens) {
   GenerateOptions options;
   options.max_tokens = max_tokens;
   options.ignore_eos = true;
   return engine.Generate(RequestContext::Background(), prompt, options, nullptr);
 }
 
-absl::Status Run(int argc, char** argv) {
-  const auto number = [&](int i, int fallback) { return argc > i ? std::atoi(argv[i]) : fallback; };
-  const int prompt_tokens = number(2, 512);
-  const int generated_tokens = number(3, 64);
-  const int runs = std::max(1, number(5, 5));
+// Tokens a second.
+absl::StatusOr<double> Prefill(Engine& engine, int prefix, int prompt, uint32_t seed) {
+  std::vector<TokenId> tokens = RandomTokens(engine, prefix, seed);
+  if (prefix > 0) CAIRN_RETURN_IF_ERROR(Generate(engine, tokens, 1).status());
+  const std::vector<TokenId> rest = RandomTokens(engine, prompt, ~seed);
+  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  CAIRN_ASSIGN_OR_RETURN(const GenerateResult result, Generate(engine, tokens, 1));
+  return (result.prompt_tokens - result.cached_tokens) / absl::ToDoubleSeconds(result.prefill_time);
+}
+
+absl::StatusOr<double> Decode(Engine& engine, int streams, int depth, int count, uint32_t seed) {
+  std::vector<std::vector<TokenId>> prompts;
+  for (int i = 0; i < streams; ++i) {
+    prompts.push_back(RandomTokens(engine, depth, seed * 1000 + i));
+    CAIRN_RETURN_IF_ERROR(Generate(engine, prompts.back(), 1).status());
+  }
+  std::vector<absl::StatusOr<GenerateResult>> results(streams, absl::UnknownError("not run"));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < streams; ++i) {
+    threads.emplace_back([&, i] { results[i] = Generate(engine, prompts[i], count + 1); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  absl::Duration longest;
+  for (const absl::StatusOr<GenerateResult>& result : results) {
+    CAIRN_RETURN_IF_ERROR(result.status());
+    longest = std::max(longest, result->decode_time);
+  }
+  return streams * count / absl::ToDoubleSeconds(longest);
+}
+
+absl::Status Run(const char* model, std::map<std::string, int> flags) {
+  const int runs = std::max(1, flags["runs"]);
   EngineOptions options;
-  options.num_threads = number(4, 0);
-  options.step_token_budget = std::max(512, options.max_running);
+  options.num_threads = flags["threads"];
+  options.max_running = std::max(8, flags["streams"]);
+  const int longest =
+      std::max(flags["prefix"] + flags["prompt"], flags["depth"] + flags["generate"]);
+  options.max_context = std::max(longest + 2, 1024);
+  options.kv_cache_tokens =
+      int64_t{options.max_context + kBlockTokens} * std::max(2, flags["streams"]);
 
   const absl::Time start = absl::Now();
-  CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Load(argv[1], options));
+  CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Load(model, options));
   const double load_seconds = absl::ToDoubleSeconds(absl::Now() - start);
   const int64_t rss_after_load = StatusKib("VmRSS");
   const int64_t peak_while_loading = StatusKib("VmHWM");
 
   std::vector<double> prefill, decode;
   for (int run = 0; run <= runs; ++run) {
-    CAIRN_ASSIGN_OR_RETURN(const GenerateResult long_prompt,
-                           Generate(*engine, prompt_tokens, 1, run));
-    CAIRN_ASSIGN_OR_RETURN(const GenerateResult long_answer,
-                           Generate(*engine, 16, generated_tokens + 1, run));
+    double prefill_rate = 0, decode_rate = 0;
+    if (flags["prompt"] > 0) {
+      CAIRN_ASSIGN_OR_RETURN(prefill_rate, Prefill(*engine, flags["prefix"], flags["prompt"], run));
+    }
+    if (flags["generate"] > 0) {
+      CAIRN_ASSIGN_OR_RETURN(
+          decode_rate, Decode(*engine, flags["streams"], flags["depth"], flags["generate"], run));
+    }
     if (run == 0) continue;
-    prefill.push_back(prompt_tokens / absl::ToDoubleSeconds(long_prompt.prefill_time));
-    decode.push_back(generated_tokens / absl::ToDoubleSeconds(long_answer.decode_time));
+    prefill.push_back(prefill_rate);
+    decode.push_back(decode_rate);
   }
   std::printf(
-      "{\"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f, \"prompt_tokens\": %d, "
-      "\"generated_tokens\": %d, \"runs\": %d, \"load_s\": %.2f, \"weights_mib\": %.0f, "
-      "\"rss_after_load_mib\": %.0f, \"peak_while_loading_mib\": %.0f, \"rss_mib\": %.0f}\n",
-      Median(prefill), Median(decode), prompt_tokens, generated_tokens, runs, load_seconds,
-      engine->weight_bytes() / 1048576.0, rss_after_load / 1024.0, peak_while_loading / 1024.0,
-      StatusKib("VmRSS") / 1024.0);
+      "{\"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f, \"load_s\": %.2f, "
+      "\"weights_mib\": %.0f, \"rss_after_load_mib\": %.0f, \"peak_while_loading_mib\": %.0f, "
+      "\"peak_mib\": %.0f}\n",
+      Median(prefill), Median(decode), load_seconds, engine->weight_bytes() / 1048576.0,
+      rss_after_load / 1024.0, peak_while_loading / 1024.0, StatusKib("VmHWM") / 1024.0);
   return absl::OkStatus();
 }
 
@@ -87,13 +132,23 @@ absl::Status Run(int argc, char** argv) {
 }  // namespace cairn::engine
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr,
-                 "usage: %s MODEL.gguf [PROMPT_TOKENS [GENERATED_TOKENS [THREADS [RUNS]]]]\n",
-                 argv[0]);
+  std::map<std::string, int> flags = {{"prompt", 512}, {"prefix", 0},  {"generate", 64},
+                                      {"depth", 16},   {"streams", 1}, {"threads", 0},
+                                      {"runs", 5}};
+  bool good = argc >= 2 && argc % 2 == 0;
+  for (int i = 2; good && i < argc; i += 2) {
+    const std::string name = argv[i];
+    good =
+        name.rfind("--", 0) == 0 && flags.contains(name.substr(2)) && std::atoi(argv[i + 1]) >= 0;
+    if (good) flags[name.substr(2)] = std::atoi(argv[i + 1]);
+  }
+  if (!good) {
+    std::fprintf(stderr, "usage: %s MODEL.gguf [--FLAG NUMBER]..., with the flags", argv[0]);
+    for (const auto& [name, value] : flags) std::fprintf(stderr, " %s=%d", name.c_str(), value);
+    std::fprintf(stderr, "\n");
     return 2;
   }
-  const absl::Status status = cairn::engine::Run(argc, argv);
+  const absl::Status status = cairn::engine::Run(argv[1], flags);
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return 1;

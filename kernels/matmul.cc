@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/huge_page_allocator.h"
 #include "kernels/cpu.h"
 #include "kernels/matmul_dispatch.h"
 
@@ -71,14 +72,14 @@ class RoundedBuffers {
   static constexpr int64_t kRoundedPerTask = 16384;  // a few microseconds
 
   template <typename T>
-  static void Grow(std::vector<T>* buffer, int64_t size) {
+  static void Grow(HugeVector<T>* buffer, int64_t size) {
     if (static_cast<int64_t>(buffer->size()) < size) buffer->resize(size);
   }
 
-  std::vector<int8_t> q_;
-  std::vector<float> d_;
-  std::vector<int16_t> sums16_, sums32_;
-  std::vector<uint16_t> split_sums_;
+  HugeVector<int8_t> q_;
+  HugeVector<float> d_;
+  HugeVector<int16_t> sums16_, sums32_;
+  HugeVector<uint16_t> split_sums_;
   RoundedInput view_;
 };
 

@@ -292,6 +292,16 @@ inline int64_t AddBlocks(const TileBlock<type, false> (*expanded)[kChunk], int64
   return num;
 }
 
+// The next step's rows of x, kBytes of each, come from the second-level cache: asked for one step
+// ahead, they arrive during the products of this one.
+template <int kBytes>
+inline void PrefetchRows(const int8_t* x, int64_t stride) {
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < kTokenStep; ++i) {
+    for (int byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(x + i * stride + byte);
+  }
+}
+
 inline void StorePanel(const MatMulPart& p, int64_t panel, const float (*acc)[kPanelRows]) {
   const int64_t row = panel * kPanelRows, left = p.w.rows - row;
   const int count = left < kPanelRows ? static_cast<int>(left) : kPanelRows;
@@ -328,7 +338,18 @@ void MultiplyPanels(const MatMulPart& p, int64_t panel) {
       const int64_t valid = tokens - t < kTokenStep ? tokens - t : kTokenStep;
       float(*at[kPanels])[kPanelRows];
       for (int i = 0; i < kPanels; ++i) at[i] = acc[i] + t;
+      if (first + count == blocks) {  // results of 16 tokens lie in as many pages
+        for (int64_t i = t; i < t + valid; ++i) {
+          __builtin_prefetch(p.y + (p.token_begin + i) * p.y_stride + panel * kPanelRows, 1);
+          __builtin_prefetch(p.y + (p.token_begin + i) * p.y_stride + panel * kPanelRows + 16, 1);
+        }
+      }
+      const int8_t* x = p.in.q.q + (p.token_begin + t) * p.w.cols + first * Format::kBlockCols;
       for (int64_t b = 0; b < count;) {
+        const int64_t step = Format::kIsK ? 1 : 2;
+        const int8_t* next =
+            b + step < count ? x + (b + step) * Format::kBlockCols : x + kTokenStep * p.w.cols;
+        PrefetchRows<Format::kIsK ? 256 : 64>(next, p.w.cols);
         b += AddBlocks<type, kPanels, kChunk>(expanded, b, count, p, first, p.token_begin + t,
                                               valid, at);
       }

@@ -273,7 +273,7 @@ void BertModel::ComputeLayer(const Layer& layer, const RaggedBatch& batch, Worke
 absl::Status BertModel::Forward(const RequestContext& context, const RaggedBatch& batch,
                                 WorkerPool& pool, BertWorkspace* workspace) const {
   const size_t n = batch.num_tokens(), hidden = config_.hidden;
-  const auto grow = [](std::vector<float>& buffer, size_t size) {
+  const auto grow = [](HugeVector<float>& buffer, size_t size) {
     if (buffer.size() < size) buffer.resize(size);
   };
   grow(workspace->x, n * hidden);

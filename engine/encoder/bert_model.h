@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "common/context.h"
+#include "common/huge_page_allocator.h"
 #include "common/status.h"
 #include "common/worker_pool.h"
 #include "engine/gguf/gguf.h"
@@ -54,11 +55,11 @@ struct RaggedBatch {
 
 // Buffers of a forward pass, kept between calls; grown to the largest batch seen.
 struct BertWorkspace {
-  std::vector<float> x;          // [total, hidden]: the result
-  std::vector<float> qkv;        // [total, 3, hidden]
-  std::vector<float> attention;  // [total, hidden]
-  std::vector<float> wide;       // [total, feed_forward]
-  std::vector<float> delta;      // [total, hidden]
+  HugeVector<float> x;          // [total, hidden]: the result
+  HugeVector<float> qkv;        // [total, 3, hidden]
+  HugeVector<float> attention;  // [total, hidden]
+  HugeVector<float> wide;       // [total, feed_forward]
+  HugeVector<float> delta;      // [total, hidden]
 };
 
 class BertModel {

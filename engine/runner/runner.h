@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "common/huge_page_allocator.h"
 #include "common/worker_pool.h"
 #include "engine/kv_cache/kv_cache.h"
 #include "engine/model/weights.h"
@@ -59,14 +60,14 @@ class Runner {
   int64_t n_ = 0;                             // rows of the step at hand
   std::vector<int32_t> positions_;            // [n]
   std::vector<const int32_t*> block_tables_;  // [n]
-  std::vector<float> rope_table_;             // [n, 2, rotary_dim / 2]
-  std::vector<float> hidden_;                 // [n, embedding_dim], the residual stream
-  std::vector<float> normed_;                 // [n, embedding_dim]
-  std::vector<float> q_, attention_;          // [n, q_dim]
-  std::vector<float> k_, v_;                  // [n, kv_dim]
-  std::vector<float> gate_, up_;              // [n, feed_forward_dim]
-  std::vector<float> projected_;              // [n, embedding_dim]
-  std::vector<float> logits_;                 // [max_logit_rows, vocab_size]
+  HugeVector<float> rope_table_;              // [n, 2, rotary_dim / 2]
+  HugeVector<float> hidden_;                  // [n, embedding_dim], the residual stream
+  HugeVector<float> normed_;                  // [n, embedding_dim]
+  HugeVector<float> q_, attention_;           // [n, q_dim]
+  HugeVector<float> k_, v_;                   // [n, kv_dim]
+  HugeVector<float> gate_, up_;               // [n, feed_forward_dim]
+  HugeVector<float> projected_;               // [n, embedding_dim]
+  HugeVector<float> logits_;                  // [max_logit_rows, vocab_size]
 };
 
 }  // namespace cairn::engine
