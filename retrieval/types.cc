@@ -41,22 +41,6 @@ Span SourceMap::ToSource(Span text) const {
   return {begin, end};
 }
 
-SourceMap SourceMap::Slice(Span text) const {
-  std::vector<SourceRun> runs;
-  for (const SourceRun& run : runs_) {
-    const uint64_t begin = std::max(run.text_begin, text.begin);
-    const uint64_t end = std::min(run.text_begin + run.text_size, text.end);
-    if (begin >= end) continue;
-    SourceRun cut{begin - text.begin, end - begin, run.source_begin, run.source_size};
-    if (run.text_size == run.source_size) {
-      cut.source_begin += begin - run.text_begin;
-      cut.source_size = cut.text_size;
-    }
-    runs.push_back(cut);
-  }
-  return SourceMap(std::move(runs));
-}
-
 // Each run: text gap before it, text size, source gap before it, source size.
 std::string SourceMap::Serialize() const {
   std::string out;

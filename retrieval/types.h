@@ -47,8 +47,6 @@ class SourceMap {
   // The smallest source span that covers the text span. REQUIRES: text.begin <= text.end <= text
   // size.
   Span ToSource(Span text) const;
-  // The map of text[text.begin, text.end), rebased so that its text starts at 0.
-  SourceMap Slice(Span text) const;
   const std::vector<SourceRun>& runs() const { return runs_; }
   // Delta-coded varints, for storage and the wire.
   std::string Serialize() const;

@@ -35,18 +35,6 @@ TEST(SourceMap, IdentityAndEmpty) {
   EXPECT_TRUE(SourceMap::Identity(7, 0).runs().empty());
 }
 
-TEST(SourceMap, SliceAgreesWithTheWholeMap) {
-  const SourceMap map = Example();
-  for (uint64_t begin = 0; begin < 5; ++begin) {
-    for (uint64_t end = begin + 1; end <= 5; ++end) {
-      const SourceMap slice = map.Slice({begin, end});
-      for (uint64_t i = begin; i < end; ++i) {
-        EXPECT_EQ(slice.ToSource({i - begin, i - begin + 1}), map.ToSource({i, i + 1}));
-      }
-    }
-  }
-}
-
 TEST(SourceMap, SerializeRoundTripsAndHostileBytesAreRefused) {
   const SourceMap map({{0, 1, uint64_t{1} << 40, 1}, {900, 3, (uint64_t{1} << 40) + 5, 7}});
   SourceMap back;

@@ -33,9 +33,8 @@ class RunBuilder {
 // Linear.
 SourceMap Compose(const SourceMap& outer, const SourceMap& inner);
 
-// The map of text[text.begin, text.end), rebased to start at 0. Like SourceMap::Slice, but looks
-// only at the runs in question (a map may have millions), and a run that is cut never claims
-// equality by coincidence of sizes.
+// The map of text[text.begin, text.end), rebased to start at 0. Looks only at the runs in question
+// (a map may have millions), and a run that is cut never claims equality by coincidence of sizes.
 SourceMap CutMap(const SourceMap& map, Span text);
 
 }  // namespace cairn::retrieval
