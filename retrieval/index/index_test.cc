@@ -519,6 +519,23 @@ TEST_F(IndexTest, StopWordsAloneAreSearched) {
   EXPECT_THAT(Ids(Search(Lexical("的 了 是"))), ElementsAre("zh#0"));
 }
 
+// Passages that say "what is" many times do not crowd out the one that says the thing asked about.
+TEST_F(IndexTest, QuestionWordsDoNotChooseThePassage) {
+  Commit(MakeDocument("docs", "zh",
+                      {"bthread 用于执行用户代码，可以有很多", "是什么？是什么！", "这是什么呢"}));
+  Commit(MakeDocument("docs", "en",
+                      {"a butex wakes waiting threads and much more of the kind",
+                       "what does what do", "how does what"}));
+  SearchResult result = Search(Lexical("bthread是什么？"));
+  EXPECT_THAT(Ids(result), ElementsAre("zh#0"));
+  EXPECT_THAT(result.question_words, ElementsAre("是什么"));
+  result = Search(Lexical("What does a butex do?"));
+  EXPECT_THAT(Ids(result), ElementsAre("en#0"));
+  EXPECT_THAT(result.question_words, ElementsAre("What", "does", "do"));
+  // Alone they are searched.
+  EXPECT_EQ(Search(Lexical("what does")).hits.size(), 2u);
+}
+
 TEST_F(IndexTest, TitleAndHeadingsAreSearched) {
   DocumentVersion document = MakeDocument("docs", "a", {"it is limited by a flag", "nothing here"});
   document.info.title = "Concurrency manual";

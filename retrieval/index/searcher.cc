@@ -182,6 +182,7 @@ std::vector<ScoredChunk> Searcher::Lexical() {
   }
   const Stopwatch watch(&result_.timings.lexical);
   result_.stop_words_only = analyzed.stop_words_only;
+  result_.question_words = std::move(analyzed.question_words);
   bm25_ = PrepareBm25(analyzed.terms, lexical_views_, collection_.num_chunks(),
                       collection_.total_length());
   return SearchBm25(bm25_, lexical_views_, num_candidates_,

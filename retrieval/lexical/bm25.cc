@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 #include <unordered_map>
+#include <utility>
+
+#include "retrieval/text/question_words.h"
 
 namespace cairn::retrieval {
 namespace {
@@ -166,7 +169,9 @@ class SegmentScan {
 
 }  // namespace
 
-AnalyzedQuery AnalyzeQuery(const Analyzer& analyzer, std::string_view text) {
+namespace {
+
+AnalyzedQuery AnalyzeText(const Analyzer& analyzer, std::string_view text) {
   AnalyzedQuery words, stop_words;
   std::unordered_map<std::string, size_t> places;  // stop words have a namespace of their own
   analyzer.Analyze(text, [&](const Term& term) {
@@ -181,6 +186,17 @@ AnalyzedQuery AnalyzeQuery(const Analyzer& analyzer, std::string_view text) {
   if (!words.terms.empty() || stop_words.terms.empty()) return words;
   stop_words.stop_words_only = true;
   return stop_words;
+}
+
+}  // namespace
+
+AnalyzedQuery AnalyzeQuery(const Analyzer& analyzer, std::string_view text) {
+  SplitQuestion question = SplitQuestionWords(text);
+  AnalyzedQuery rest = AnalyzeText(analyzer, question.rest);
+  if (question.words.empty()) return rest;
+  if (rest.terms.empty() || rest.stop_words_only) return AnalyzeText(analyzer, text);
+  rest.question_words = std::move(question.words);
+  return rest;
 }
 
 Bm25Query PrepareBm25(const std::vector<QueryTerm>& terms, std::span<const LexicalView> views,

@@ -37,9 +37,11 @@ struct QueryTerm {
 };
 
 struct AnalyzedQuery {
-  std::vector<QueryTerm> terms;  // in order of first appearance, unique
-  bool stop_words_only = false;  // `terms` are stop words, since there was nothing else
+  std::vector<QueryTerm> terms;             // in order of first appearance, unique
+  bool stop_words_only = false;             // `terms` are stop words, since there was nothing else
+  std::vector<std::string> question_words;  // left out, as written
 };
+// Leaves out stop words, and question words (text/question_words.h) where another word is left.
 AnalyzedQuery AnalyzeQuery(const Analyzer& analyzer, std::string_view text);
 
 // A query with its collection-wide statistics filled in.

@@ -1,5 +1,6 @@
 #include "retrieval/lexical/bm25.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -255,6 +256,28 @@ TEST(AnalyzeQuery, FallsBackToStopWordsOnlyWhenThereIsNothingElse) {
   EXPECT_TRUE(AnalyzeQuery(**analyzer, "?!").terms.empty());
   // "being" has the stem of a stop word and is none.
   EXPECT_FALSE(AnalyzeQuery(**analyzer, "being").stop_words_only);
+}
+
+// Neither a question word nor a pair of characters that one has a part in is searched, as long as
+// another word is.
+TEST(AnalyzeQuery, LeavesOutQuestionWords) {
+  const auto analyzer = Analyzer::Create();
+  const auto terms = [&](std::string_view text) {
+    std::vector<std::string> out;
+    for (const QueryTerm& term : AnalyzeQuery(**analyzer, text).terms) out.push_back(term.text);
+    return out;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(terms("bthread 是什么？"), ElementsAre("w:bthread"));
+  EXPECT_THAT(terms("进程如何切换呢"),
+              ElementsAre("u:进", "b:进程", "u:程", "u:切", "b:切换", "u:换"));
+  EXPECT_THAT(terms("How does a butex wake?"), ElementsAre("w:butex", "w:wake"));
+  EXPECT_THAT(AnalyzeQuery(**analyzer, "how does bvar").question_words, ElementsAre("how", "does"));
+
+  // Nothing else: they are what is asked for.
+  EXPECT_THAT(terms("what is it"), ElementsAre("w:what"));
+  EXPECT_THAT(terms("什么"), ElementsAre("u:什", "b:什么", "u:么"));
+  EXPECT_TRUE(AnalyzeQuery(**analyzer, "what is it").question_words.empty());
 }
 
 }  // namespace

@@ -132,7 +132,8 @@ struct SearchResult {
   std::vector<Degradation> degraded;
   bool reranked = false;
   bool stop_words_only = false;  // the query has nothing but stop words: they were searched
-  std::string language;          // of the query, by script: "en", "zh" or ""
+  std::vector<std::string> question_words;  // of the query, as written; not searched as terms
+  std::string language;                     // of the query, by script: "en", "zh" or ""
   uint64_t lexical_candidates = 0, vector_candidates = 0;
   StageTimings timings;
 };

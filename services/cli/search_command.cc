@@ -89,6 +89,10 @@ absl::Status Search(const Globals& globals, const SearchOptions& options) {
   if (response.hits().empty()) std::cerr << "cairn: nothing found\n";
   if (options.explain) {
     std::cout << "score: " << response.score_kind() << "\n";
+    if (response.ignored_words_size() > 0) {
+      std::cout << "not searched as terms (question words): "
+                << absl::StrJoin(response.ignored_words(), " ") << "\n";
+    }
     for (const auto& timing : response.timings()) {
       std::cout << "  " << timing.stage() << " " << std::setprecision(2)
                 << static_cast<double>(timing.duration().seconds()) * 1e3 +

@@ -477,6 +477,7 @@ void WriteSearchResult(const retrieval::SearchQuery& query, const retrieval::Sea
         StrCat(degradation.stage, ": ", degradation.reason, ": ", degradation.message));
   }
   out->set_score_kind(ReadableKind(query, result));
+  for (const std::string& word : result.question_words) out->add_ignored_words(word);
 }
 
 void WriteTime(absl::Time time, google::protobuf::Timestamp* out) {

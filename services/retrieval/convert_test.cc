@@ -135,6 +135,14 @@ TEST(RetrievalConvert, SearchTakesItsDefaultsFromTheServer) {
   EXPECT_EQ(ReadSearchRequest(request, {})->fusion.rrf_k, 60);
 }
 
+TEST(RetrievalConvert, ResponseNamesTheWordsLeftOut) {
+  retrieval::SearchResult result;
+  result.question_words = {"How", "什么"};
+  proto::SearchResponse response;
+  WriteSearchResult({}, result, &response);
+  EXPECT_THAT(response.ignored_words(), ElementsAre("How", "什么"));
+}
+
 TEST(RetrievalConvert, TimesBeforeTheEpochKeepTheirNanos) {
   google::protobuf::Timestamp wire;
   const absl::Time time = absl::FromUnixNanos(-1);

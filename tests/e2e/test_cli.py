@@ -82,6 +82,8 @@ def test_a_file_that_fails_is_reported_and_the_others_go_on(server, folder):
 def test_search_and_ask(server):
     code, out, err = cairn("search", "--explain", "-c", "small", "grease the pump", server=server)
     assert code == 0 and "manual.md" in out and "BM25" in out and "\x1b" not in out
+    code, out, _ = cairn("search", "--explain", "-c", "small", "How is the pump greased?", server=server)
+    assert code == 0 and "(question words): How\n" in out and "term w:how" not in out
     code, out, _ = cairn("--json", "search", "-c", "small", "grease the pump", server=server)
     assert json.loads(out)["hits"][0]["chunk"]["document_id"] == "manual.md"
     code, out, _ = cairn("ask", "-c", "small", "How often must the Halvorsen P-200 pump be greased?", server=server)
