@@ -27,10 +27,16 @@ absl::Status CheckId(const std::string& id, std::string_view field) {
   return absl::OkStatus();
 }
 
+// Without a generator nothing can be asked: said at once, not after a search that finds something.
+absl::Status CheckGenerator(const RequestContext& context, ModelClient* model) {
+  return model->ContextWindow(context).status();
+}
+
 absl::Status Ask(const AgentParts& parts, const RequestContext& context,
                  const proto::AskRequest& request, StreamWriter<proto::AskResponse>* out) {
   CAIRN_ASSIGN_OR_RETURN(const agent::AskRequest ask, ReadAskRequest(request));
   ModelClient model(parts.inference);
+  CAIRN_RETURN_IF_ERROR(CheckGenerator(context, &model));
   ScorerClient scorer(parts.inference);
   RetrieverClient retriever(parts.retrieval, request.filter());
   const agent::AskPipeline pipeline(&model, &retriever, &scorer, parts.sessions, parts.ask);
@@ -57,6 +63,7 @@ absl::Status Run(const AgentParts& parts, const RequestContext& context,
                  const proto::RunRequest& request, StreamWriter<proto::RunResponse>* out) {
   CAIRN_ASSIGN_OR_RETURN(const agent::RunRequest run, ReadRunRequest(request));
   ModelClient model(parts.inference);
+  CAIRN_RETURN_IF_ERROR(CheckGenerator(context, &model));
   RetrieverClient retriever(parts.retrieval, {});
   CAIRN_ASSIGN_OR_RETURN(const auto loop, agent::AgentLoop::Create(&model, &retriever, parts.runs));
   bool started = false;

@@ -184,7 +184,7 @@ absl::StatusOr<agent::ModelReply> InferenceClient::Generate(const RequestContext
 
 namespace {
 
-// Any use of the model gives its own error: loading, not fetched, broken.
+// Any use of the model gives its own error: loading, not fetched, broken; "" is the generator.
 absl::Status WhyNotReady(const RequestContext& context, proto::InferenceService::Stub* stub,
                          const std::string& model) {
   proto::TokenizeRequest request;
@@ -219,6 +219,7 @@ absl::StatusOr<proto::Model> InferenceClient::DefaultModel(const RequestContext&
     defaults_[role] = {model, absl::Now() + kModelMemory};
     return model;
   }
+  if (role == proto::MODEL_ROLE_GENERATOR) return WhyNotReady(context, stub.get(), "");
   return WithReason(
       absl::NotFoundError(StrCat("the inference role serves no ", proto::ModelRole_Name(role))),
       "MODEL_NOT_FOUND");

@@ -41,9 +41,9 @@ class InferenceClient {
   absl::StatusOr<agent::ModelReply> Generate(const RequestContext& context,
                                              const agent::ModelRequest& request,
                                              const agent::TextCallback& on_text);
-  // The default model of a role. NOT_FOUND (MODEL_NOT_FOUND) when the server has none, UNAVAILABLE
-  // while it loads, and the model's own error when it cannot be used. An answer is remembered for a
-  // few seconds.
+  // The default model of a role. NOT_FOUND (MODEL_NOT_FOUND) when the server has none, but
+  // FAILED_PRECONDITION (NO_GENERATOR) for a generator; UNAVAILABLE while it loads, and the model's
+  // own error when it cannot be used. An answer is remembered for a few seconds.
   absl::StatusOr<inference::v1::Model> DefaultModel(const RequestContext& context,
                                                     inference::v1::ModelRole role);
 

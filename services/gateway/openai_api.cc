@@ -308,8 +308,7 @@ class OpenAiApi {
     if (request.path == "/healthz") return response.Send(200, "text/plain", "ok\n", cors);
     if (request.path == "/readyz") {
       const bool ready = options_.ready();
-      return response.Send(ready ? 200 : 503, "text/plain", ready ? "ready\n" : "not ready\n",
-                           cors);
+      return response.Send(ready ? 200 : 503, "text/plain", options_.readiness() + "\n", cors);
     }
     if (!Authorised(request)) {
       HttpHeaders headers = cors;

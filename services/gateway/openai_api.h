@@ -29,10 +29,11 @@ class Channel;
 namespace cairn::services {
 
 struct OpenAiApiOptions {
-  std::string api_key;                    // empty = no key asked for (loopback only)
-  std::vector<std::string> cors_origins;  // allowed origins, or "*"
-  std::function<bool()> ready;            // every role can answer
-  std::function<std::string()> metrics;   // Prometheus text
+  std::string api_key;                     // empty = no key asked for (loopback only)
+  std::vector<std::string> cors_origins;   // allowed origins, or "*"
+  std::function<bool()> ready;             // every role can answer
+  std::function<std::string()> readiness;  // what cannot, and why, for people
+  std::function<std::string()> metrics;    // Prometheus text
 };
 
 HttpHandler MakeOpenAiApi(OpenAiApiOptions options, std::shared_ptr<grpc::Channel> inference,

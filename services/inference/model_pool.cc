@@ -11,6 +11,14 @@ namespace {
 
 constexpr absl::Duration kRetryWhileLoading = absl::Seconds(2);
 
+// A server without a generator is a choice of who runs it, whatever name is asked for.
+absl::Status NoGenerator() {
+  return WithReason(
+      absl::FailedPreconditionError(
+          "there is no generator: models.generator is empty in the inference role's settings"),
+      "NO_GENERATOR");
+}
+
 absl::Status NotServed(std::string_view name, std::string_view role) {
   return WithReason(
       WithField(absl::NotFoundError(
@@ -130,6 +138,7 @@ absl::StatusOr<const ModelPool::Slot*> ModelPool::FindReady(ModelRole role,
     if (slot->status.state != ModelStatus::State::kReady) return NotReady(slot->status);
     return slot.get();
   }
+  if (role == ModelRole::kGenerator && DefaultName(role).empty()) return NoGenerator();
   return NotServed(name, ModelRoleName(role));
 }
 
@@ -152,7 +161,7 @@ absl::StatusOr<ModelStatus> ModelPool::Find(std::string_view name) const {
     if (status.state != ModelStatus::State::kReady) return NotReady(status);
     return status;
   }
-  return NotServed(name, name.empty() ? "generator" : "model");
+  return name.empty() ? NoGenerator() : NotServed(name, "model");
 }
 
 std::vector<ModelStatus> ModelPool::List() const {

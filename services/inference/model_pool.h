@@ -4,7 +4,9 @@
 // Ownership: the pool owns the models; pointers it gives are good until it is destroyed.
 // Threads:   thread-safe.
 // Errors:    a model that loads is UNAVAILABLE (MODEL_LOADING) with a retry delay; one that the
-//            server does not serve NOT_FOUND (MODEL_NOT_FOUND); one that is not on the machine
+//            server does not serve NOT_FOUND (MODEL_NOT_FOUND), or FAILED_PRECONDITION
+//            (NO_GENERATOR) where a generator is wanted of a server without one; one that is not on
+//            the machine
 //            FAILED_PRECONDITION (MODEL_NOT_FETCHED) with the command that fetches it; one whose
 //            file is broken FAILED_PRECONDITION (MODEL_UNUSABLE) with what the loader said.
 #ifndef CAIRN_SERVICES_INFERENCE_MODEL_POOL_H_

@@ -67,8 +67,8 @@ class Server final : public CairnServer {
                           services, &health_, &drain_));
     Connect();
     if (config_.HasRole("ingest")) CAIRN_RETURN_IF_ERROR(OpenIngestor());
-    if (config_.HasRole("gateway")) CAIRN_RETURN_IF_ERROR(StartGateway());
     StartReadiness();
+    if (config_.HasRole("gateway")) CAIRN_RETURN_IF_ERROR(StartGateway());
     return absl::OkStatus();
   }
 
@@ -78,7 +78,7 @@ class Server final : public CairnServer {
   void Shutdown(absl::Duration limit) override {
     if (std::exchange(shut_down_, true)) return;
     const absl::Time deadline = absl::Now() + limit;
-    readiness_.reset();
+    if (readiness_) readiness_->Stop();
     health_.Shutdown();
     drain_.Drain();
     ingestor_.Close();
@@ -245,6 +245,7 @@ class Server final : public CairnServer {
     api.api_key = config_.http.api_key;
     api.cors_origins = config_.http.cors_origins;
     api.ready = [this] { return health_.IsServing(""); };
+    api.readiness = [this] { return readiness_->Report(); };
     api.metrics = [this] { return metrics_.Expose(); };
     const RequestContext now = RequestContext::Background();
     CAIRN_ASSIGN_OR_RETURN(auto inference, inference_channel_.Get(now));

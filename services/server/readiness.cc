@@ -16,20 +16,33 @@ std::string ModelHealthName(ModelRole role) { return StrCat("cairn.model.", Mode
 Readiness::Readiness(const ReadinessOptions& options, HealthService* health)
     : options_(options), health_(health) {
   health_->Set("", false);
-  if (options_.inference) health_->Set(kInferenceName, false);
+  if (options_.inference) {
+    for (const ModelStatus& model : options_.models->List()) {
+      health_->Set(ModelHealthName(model.role), false);
+    }
+    health_->Set(kInferenceName, false);
+  }
   if (options_.ingest) health_->Set(kIngestName, false);
   if (options_.retrieval) health_->Set(kRetrievalName, false);
   if (options_.agent) health_->Set(kAgentName, false);
   thread_ = std::thread([this] { Run(); });
 }
 
-Readiness::~Readiness() {
+Readiness::~Readiness() { Stop(); }
+
+void Readiness::Stop() {
   stop_.Cancel();
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  thread_.join();
+  stopped_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string Readiness::Report() const {
+  std::lock_guard lock(mutex_);
+  return report_;
 }
 
 void Readiness::Run() {
@@ -40,27 +53,29 @@ void Readiness::Run() {
       announced = true;
       log::Info("ready");
     }
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kInterval)) return;
+    std::unique_lock lock(mutex_);
+    if (stopped_.wait_for(lock, absl::ToChronoMilliseconds(kInterval),
+                          [this] { return stopping_; })) {
+      return;
+    }
   }
 }
 
 Readiness::Models Readiness::LocalModels() const {
   Models out;
-  out.embedder = out.embedder_settled = true;  // until one is seen: none by choice
   const auto models = options_.models->List();
   out.any = models.empty();
-  for (const ModelStatus& model : models) {
-    const bool ready = model.state == ModelStatus::State::kReady;
-    const bool loading = model.state == ModelStatus::State::kLoading;
-    health_->Set(ModelHealthName(model.role), ready);
-    out.loading |= loading;
-    out.any |= ready;
-    if (model.role == ModelRole::kGenerator) out.generator = ready;
-    if (model.role == ModelRole::kEmbedder) {
-      out.embedder = ready;
-      out.embedder_settled = !loading;
-    }
+  for (const ModelStatus& status : models) {
+    Model model{.configured = true,
+                .loading = status.state == ModelStatus::State::kLoading,
+                .ready = status.state == ModelStatus::State::kReady};
+    model.why =
+        model.loading ? StrCat(status.name, " is loading") : std::string(status.error.message());
+    health_->Set(ModelHealthName(status.role), model.ready);
+    out.any |= model.ready;
+    if (model.loading) StrAppend(&out.loading, " ", status.name);
+    if (status.role == ModelRole::kGenerator) out.generator = model;
+    if (status.role == ModelRole::kEmbedder) out.embedder = model;
   }
   return out;
 }
@@ -82,37 +97,63 @@ Readiness::Answer Readiness::Ask(RoleChannel* channel, const std::string& name) 
 }
 
 Readiness::Models Readiness::RemoteModels() {
-  Models out;
-  const Answer embedder = Ask(options_.inference_channel, ModelHealthName(ModelRole::kEmbedder));
-  out.embedder = embedder == Answer::kServing || embedder == Answer::kUnknownName;
-  // The role as a whole serves once nothing loads any more.
-  out.embedder_settled =
-      out.embedder || Ask(options_.inference_channel, kInferenceName) == Answer::kServing;
-  out.generator =
-      Ask(options_.inference_channel, ModelHealthName(ModelRole::kGenerator)) == Answer::kServing;
-  return out;
+  // A role that answers for itself has named its models before, so that one it does not know is
+  // none by choice; as a whole it serves once nothing loads any more.
+  const Answer role = Ask(options_.inference_channel, kInferenceName);
+  const bool answers = role == Answer::kServing || role == Answer::kNotServing;
+  const auto ask = [&](ModelRole model_role) {
+    const Answer answer = Ask(options_.inference_channel, ModelHealthName(model_role));
+    Model model{.configured = !answers || answer != Answer::kUnknownName,
+                .ready = answer == Answer::kServing,
+                .why = answers ? "the inference role has not loaded it"
+                               : "the inference role does not answer"};
+    model.loading = model.configured && !model.ready && role != Answer::kServing;
+    return model;
+  };
+  return {.generator = ask(ModelRole::kGenerator), .embedder = ask(ModelRole::kEmbedder)};
 }
 
 void Readiness::Check() {
   const Models models = options_.inference ? LocalModels() : RemoteModels();
   bool all = true;
-  const auto set = [&](bool here, const char* name, bool ready) {
+  std::string missing;
+  const auto set = [&](bool here, const char* role, const char* name, const std::string& why) {
     if (!here) return;
-    health_->Set(name, ready);
-    all &= ready;
+    health_->Set(name, why.empty());
+    if (!why.empty()) StrAppend(&missing, "\n", role, ": ", why);
+    all &= why.empty();
   };
-  set(options_.inference, kInferenceName, !models.loading && models.any);
+  set(options_.inference, "inference", kInferenceName,
+      !models.loading.empty() ? StrCat("loading", models.loading)
+      : models.any            ? ""
+                              : "none of its models can be used");
 
-  bool retrieval = false;
+  std::string no_retrieval;
   if (options_.retrieval) {
-    retrieval_was_ready_ |= models.embedder_settled;
-    retrieval = retrieval_was_ready_;
+    retrieval_was_ready_ |= !models.embedder.loading;
+    if (!retrieval_was_ready_) no_retrieval = StrCat("embedder: ", models.embedder.why);
   } else if (options_.ingest || options_.agent) {
-    retrieval = Ask(options_.retrieval_channel, kRetrievalName) == Answer::kServing;
+    const bool serves = Ask(options_.retrieval_channel, kRetrievalName) == Answer::kServing;
+    if (!serves) no_retrieval = "the retrieval role does not serve";
   }
-  set(options_.retrieval, kRetrievalName, retrieval);
-  set(options_.ingest, kIngestName, retrieval && models.embedder);
-  set(options_.agent, kAgentName, retrieval && models.generator);
+  const auto needs = [&](const char* role, const Model& model) {
+    if (!no_retrieval.empty() || !model.configured || model.ready) return no_retrieval;
+    return StrCat(role, ": ", model.why);
+  };
+  set(options_.retrieval, "retrieval", kRetrievalName, no_retrieval);
+  set(options_.ingest, "ingest", kIngestName, needs("embedder", models.embedder));
+  const std::string no_agent = needs("generator", models.generator);
+  if (options_.agent && no_agent.empty() && !models.generator.configured) {
+    // Nothing to wait for, but whoever asks for the agent by name hears that it cannot do its work.
+    health_->Set(kAgentName, false);
+    StrAppend(&missing, "\nagent: refuses ask, run and chat: models.generator is empty");
+  } else {
+    set(options_.agent, "agent", kAgentName, no_agent);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    report_ = StrCat(all ? "ready" : "not ready", missing);
+  }
   health_->Set("", all);
 }
 

@@ -2,20 +2,26 @@
 // health service. A role is ready when what it owns is open and the roles it needs answer:
 //
 //   inference   no model is loading any more, and one can be used or none is configured
-//   retrieval   the embedder has stopped loading (later it may be away: searches then say
-//   "degraded") ingest      retrieval, and the embedder if one is configured agent       retrieval
-//   and the generator
-//   ""          every role of this process
+//
+//   retrieval   the embedder has stopped loading (later it may be away: searches say "degraded")
+//
+//   ingest      retrieval, and the embedder if one is configured
+//
+//   agent       retrieval and the generator
+//
+//   ""          every role of this process; of the agent, without a generator by choice, only what
+//               it needs to answer that it has none: a server may be for search alone
 //
 // Threads: thread-safe. The check runs on its own thread, every kInterval.
 #ifndef CAIRN_SERVICES_SERVER_READINESS_H_
 #define CAIRN_SERVICES_SERVER_READINESS_H_
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
-#include "absl/synchronization/mutex.h"
 #include "services/clients/role_channel.h"
 #include "services/inference/model_pool.h"
 #include "services/runtime/health.h"
@@ -43,20 +49,29 @@ class Readiness {
   Readiness(const ReadinessOptions& options, HealthService* health);
   ~Readiness();
 
+  // "ready" or "not ready", then a line for each role that cannot do its work, with the reason.
+  std::string Report() const;
+  // Ends the checks: what was found last stays.
+  void Stop();
+
  private:
+  struct Model {
+    bool configured = false;
+    bool loading = false;
+    bool ready = false;
+    std::string why;  // it is not ready
+  };
   struct Models {
-    bool loading = false;           // one of them
-    bool any = false;               // one can be used
-    bool generator = false;         // it can be used
-    bool embedder = false;          // it can be used, or there is none by choice
-    bool embedder_settled = false;  // it is not loading
+    Model generator, embedder;
+    std::string loading;  // names
+    bool any = false;     // one can be used, or none is configured
   };
 
   void Run();
   void Check();
   Models LocalModels() const;
   Models RemoteModels();
-  // Asks another process; false when it does not say SERVING.
+  // Asks another process.
   enum class Answer { kServing, kNotServing, kUnknownName, kNoAnswer };
   Answer Ask(RoleChannel* channel, const std::string& name);
 
@@ -64,8 +79,10 @@ class Readiness {
   HealthService* health_;
   bool retrieval_was_ready_ = false;
   CancelSource stop_;
-  absl::Mutex mutex_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;             // guarded by mutex_
+  std::string report_ = "not ready";  // guarded by mutex_
   std::thread thread_;
 };
 

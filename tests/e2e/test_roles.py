@@ -1,4 +1,9 @@
 """Roles as separate processes on loopback give the same answers, with the same citations, as one process."""
+import json
+import time
+import urllib.error
+import urllib.request
+
 import grpc
 import pytest
 
@@ -76,5 +81,54 @@ def test_without_any_model_documents_are_found_by_words(tmp_path):
         assert (collection.dimension, collection.num_documents) == (0, len(SMALL_DOCUMENTS))
         response = client.retrieval.Search(stubs().retrieval.SearchRequest(collection="words", query="龙井茶"))
         assert response.hits[0].chunk.document_id == "shougong.md" and not response.degraded
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_server_for_search_alone_is_ready_and_refuses_to_answer(tmp_path):
+    """Every role, no model: /readyz says what is missing, and what needs the generator is refused by its setting's name."""
+    settings = {f"CAIRN_MODELS_{role}": "" for role in ("GENERATOR", "EMBEDDER", "RERANKER")}
+    server = Server(str(tmp_path), settings).wait_ready(seconds=30)
+    try:
+        body = urllib.request.urlopen(server.http + "/readyz").read().decode()
+        assert body.splitlines()[0] == "ready" and "models.generator" in body, body
+        client = Client(server.address)
+        for name, text in SMALL_DOCUMENTS.items():
+            assert client.wait(client.put("words", name, text.encode())).state == client.s.ingest.JOB_STATE_SUCCEEDED
+        pb = client.s.agent
+        calls = {
+            "ask": lambda: list(client.agent.Ask(pb.AskRequest(collection="words", question="龙井茶应当冲泡多久?"))),
+            "ask about nothing there": lambda: list(client.agent.Ask(pb.AskRequest(collection="words", question="Who is Zaphod?"))),
+            "run": lambda: list(client.agent.Run(pb.RunRequest(task="Add 1 and 2."))),
+        }
+        for name, call in calls.items():
+            with pytest.raises(grpc.RpcError) as caught:
+                call()
+            assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION, name
+            assert "models.generator" in caught.value.details(), name
+        assert not client.agent.ListRuns(pb.ListRunsRequest()).runs  # nothing was begun
+        for more in ({}, {"collection": "words"}):
+            body = {"model": "any", "messages": [{"role": "user", "content": "hello"}], **more}
+            request = urllib.request.Request(server.http + "/v1/chat/completions", json.dumps(body).encode(),
+                                             {"Content-Type": "application/json"})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request)
+            assert refused.value.code == 400 and "models.generator" in refused.value.read().decode(), more
+    finally:
+        assert server.stop() == 0
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path):
+    server = Server(str(tmp_path), {"CAIRN_HOME": str(tmp_path), "CAIRN_MODELS_GENERATOR": "smollm2-135m",
+                                    "CAIRN_MODELS_EMBEDDER": "", "CAIRN_MODELS_RERANKER": ""}).wait_listening()
+    try:
+        for _ in range(100):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                urllib.request.urlopen(server.http + "/readyz")
+            body = caught.value.read().decode()
+            if "smollm2-135m" in body and "loading" not in body:
+                break
+            time.sleep(0.1)
+        assert caught.value.code == 503 and "agent: generator: " in body and "smollm2-135m" in body, body
     finally:
         assert server.stop() == 0
