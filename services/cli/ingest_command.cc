@@ -3,7 +3,8 @@
 // A folder is read recursively in name order; hidden files and folders are skipped, symbolic links
 // to files are read, those to folders are not followed. A document's id is its path below the
 // argument, so the same call again finds what is unchanged. A file that fails is reported at the
-// end, and the others go on.
+// end, and the others go on. Ctrl-C takes back what was asked for: jobs that have not ended are
+// cancelled.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -31,6 +32,7 @@ namespace pb = cairn::ingest::v1;
 
 constexpr size_t kJobsInFlight = 32;
 constexpr size_t kPartBytes = 512 << 10;
+constexpr absl::Duration kCancelTime = absl::Seconds(5);  // for all jobs, after Ctrl-C
 
 struct Options {
   std::vector<std::string> paths;
@@ -83,6 +85,7 @@ class Ingest {
   int Run() {
     const absl::Status status = Work();
     progress_.Clear();
+    if (!status.ok() && ShutdownSignal::Received() != 0) CancelJobs();
     if (!status.ok()) return Fail(globals_, status);
     return Report();
   }
@@ -108,17 +111,12 @@ class Ingest {
     if (files_.empty()) return absl::OkStatus();
     CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel, Connect(globals_));
     stub_ = pb::IngestService::NewStub(channel);
-    std::deque<Pending> pending;
     for (const File& file : files_) {
-      while (pending.size() >= kJobsInFlight) {
-        CAIRN_RETURN_IF_ERROR(Await(pending.front()));
-        pending.pop_front();
-      }
+      while (pending_.size() >= kJobsInFlight) CAIRN_RETURN_IF_ERROR(AwaitFirst());
       absl::StatusOr<std::string> job = Put(file);
       // The server wants us to wait: finish something first.
-      while (job.status().code() == absl::StatusCode::kResourceExhausted && !pending.empty()) {
-        CAIRN_RETURN_IF_ERROR(Await(pending.front()));
-        pending.pop_front();
+      while (job.status().code() == absl::StatusCode::kResourceExhausted && !pending_.empty()) {
+        CAIRN_RETURN_IF_ERROR(AwaitFirst());
         job = Put(file);
       }
       if (job.status().code() == absl::StatusCode::kUnavailable ||
@@ -126,12 +124,12 @@ class Ingest {
         return job.status();
       }
       if (job.ok()) {
-        pending.push_back({*std::move(job), file.path});
+        pending_.push_back({*std::move(job), file.path});
       } else {
         Failed(file.path, job.status().message());
       }
     }
-    for (const Pending& one : pending) CAIRN_RETURN_IF_ERROR(Await(one));
+    while (!pending_.empty()) CAIRN_RETURN_IF_ERROR(AwaitFirst());
     return absl::OkStatus();
   }
 
@@ -164,7 +162,8 @@ class Ingest {
   }
 
   // An error only when no further work makes sense.
-  absl::Status Await(const Pending& pending) {
+  absl::Status AwaitFirst() {
+    const Pending& pending = pending_.front();
     ClientCall call(CommandContext());
     pb::WatchJobRequest request;
     request.set_job_id(pending.job_id);
@@ -186,7 +185,30 @@ class Ingest {
     }
     if (globals_.json) PrintJson(job);
     ShowProgress(job);
+    pending_.pop_front();
     return absl::OkStatus();
+  }
+
+  // The last ones first, so that none begins while those before it are stopped.
+  void CancelJobs() {
+    const RequestContext context = RequestContext::Background().WithTimeout(kCancelTime);
+    size_t cancelled = 0;
+    for (; !pending_.empty(); pending_.pop_back()) {
+      const std::string& id = pending_.back().job_id;
+      pb::CancelJobRequest request;
+      request.set_job_id(id);
+      pb::CancelJobResponse response;
+      ClientCall call(context);
+      const absl::Status status = call.Result(stub_->CancelJob(call.get(), request, &response));
+      if (status.ok()) {
+        ++cancelled;
+      } else if (ReasonOf(status) != "JOB_ENDED") {
+        std::cerr << "cairn: job " << id << " (" << pending_.back().path
+                  << ") goes on in the server: " << status.message() << "\n";
+      }
+    }
+    std::cerr << "cairn: " << cancelled << " jobs cancelled, " << done_ << " of " << files_.size()
+              << " files were done; the same command again takes the rest\n";
   }
 
   void Failed(const std::string& path, absl::string_view error) {
@@ -225,6 +247,7 @@ class Ingest {
   ProgressLine progress_;
   std::vector<File> files_;
   std::vector<Failure> failures_;
+  std::deque<Pending> pending_;  // jobs that were not seen to end
   size_t done_ = 0, created_ = 0, replaced_ = 0, unchanged_ = 0;
 };
 
@@ -242,6 +265,10 @@ void AddIngest(CLI::App& app, const Globals& globals, Run* run) {
       ->capture_default_str();
   command->add_option("--chunk-tokens", options->chunk_tokens,
                       "Tokens a chunk should hold (0: the server's default)");
+  command->footer(
+      "Ctrl-C cancels the jobs that have not ended; documents that are done stay. The same "
+      "command\n"
+      "again takes the rest and passes over what is unchanged.");
   command->callback([&globals, options, run] {
     *run = [&globals, options] { return Ingest(globals, *options).Run(); };
   });

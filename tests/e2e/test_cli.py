@@ -110,6 +110,43 @@ def test_interrupt_cancels_the_work(server):
                 ("cairn_rpc_in_flight", {"method": "cairn.agent.v1.AgentService/Run"}))
 
 
+def test_interrupted_ingest_leaves_no_jobs_behind(tmp_path):
+    """Ctrl-C cancels what was put and has not ended, running or queued; the same command again takes the rest."""
+    from cairn_client import Client, Server
+
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    line = " ".join(f"word{i}" for i in range(20)) + ".\n"
+    for i in range(24):
+        (documents / f"{i:02}.txt").write_text(f"Number {i}.\n\n" + line * (8 << 10))
+    assert "Ctrl-C" in cairn("ingest", "--help")[1]
+    server = Server(str(tmp_path), {"CAIRN_MODELS_GENERATOR": "", "CAIRN_MODELS_EMBEDDER": "", "CAIRN_MODELS_RERANKER": "",
+                                    "CAIRN_INGEST_WORKERS": "1"}).wait_ready(30)
+    try:
+        client = Client(server.address)
+        pb = client.s.ingest
+        active = {pb.JOB_STATE_QUEUED, pb.JOB_STATE_RUNNING}
+
+        def states():
+            return [job.state for job in client.ingest.ListJobs(pb.ListJobsRequest()).jobs]
+
+        process = subprocess.Popen([binary(), "--server", server.address, "ingest", str(documents)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        end = time.time() + 60
+        while len(active.intersection(states())) < 2 and time.time() < end:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130 and "jobs cancelled" in err, err
+        while active.intersection(states()) and time.time() < end:  # the one that ran stops within a step
+            time.sleep(0.02)
+        assert pb.JOB_STATE_CANCELLED in states() and not active.intersection(states())
+        code, out, err = cairn("ingest", str(documents), server=server)
+        assert code == 0 and " 0 failed" in out, err
+    finally:
+        assert server.stop() == 0
+
+
 def test_doctor(server):
     assert cairn("doctor", "--ready", server=server)[0] == 0
     code, out, _ = cairn("--json", "doctor", "--data", str(pathlib.Path(server.log_path).parent / "store"), server=server)
