@@ -110,9 +110,10 @@ class Server:
 
     def __init__(self, data: str, settings=None, arguments=()):
         self.port, self.http_port = free_port(), free_port()
+        self.settings = settings or {}
         self.address = f"127.0.0.1:{self.port}"
         self.http = f"http://127.0.0.1:{self.http_port}"
-        environment = dict(os.environ, CAIRN_HTTP_LISTEN=f"127.0.0.1:{self.http_port}", NO_COLOR="1", **(settings or {}))
+        environment = dict(os.environ, CAIRN_HTTP_LISTEN=f"127.0.0.1:{self.http_port}", NO_COLOR="1", **self.settings)
         self.log = open(os.path.join(data, "server.log"), "ab")
         self.process = subprocess.Popen(
             [binary(), "serve", "--data", os.path.join(data, "store"), "--listen", self.address, *arguments],
