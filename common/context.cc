@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 
 namespace cairn {
@@ -15,7 +15,7 @@ class CancelState {
 
   void Cancel() {
     // Callbacks run under the lock so that Unregister can promise that none is running after it.
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     if (cancelled_.exchange(true, std::memory_order_acq_rel)) return;
     for (auto& [id, callback] : callbacks_) callback();
     callbacks_.clear();
@@ -23,7 +23,7 @@ class CancelState {
 
   uint64_t Register(std::function<void()> callback) {
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       if (!cancelled()) {
         callbacks_.emplace(++next_id_, std::move(callback));
         return next_id_;
@@ -34,15 +34,15 @@ class CancelState {
   }
 
   void Unregister(uint64_t id) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     callbacks_.erase(id);
   }
 
  private:
   std::atomic<bool> cancelled_{false};
-  absl::Mutex mutex_;
-  std::map<uint64_t, std::function<void()>> callbacks_ ABSL_GUARDED_BY(mutex_);
-  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::mutex mutex_;
+  std::map<uint64_t, std::function<void()>> callbacks_;  // guarded by mutex_
+  uint64_t next_id_ = 0;                                 // guarded by mutex_
 };
 
 CancelSource::CancelSource() : state_(std::make_shared<CancelState>()) {}

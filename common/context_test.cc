@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "absl/time/clock.h"
 
 namespace cairn {
@@ -23,6 +25,24 @@ TEST(RequestContextTest, CancelReachesCopiesAndCallbacks) {
   EXPECT_EQ(copy.Check().code(), absl::StatusCode::kCancelled);
   CancelRegistration late = context.OnCancel([&] { ++calls; });
   EXPECT_EQ(calls, 2);
+}
+
+// What the callback wrote may be read once its registration is gone, whoever cancelled and when:
+// for the thread sanitizer.
+TEST(RequestContextTest, NoCallbackRunsAfterItsRegistration) {
+  for (int round = 0; round < 200; ++round) {
+    CancelSource source;
+    RequestContext context(source);
+    int calls = 0;
+    std::thread canceller([&] { source.Cancel(); });
+    {
+      CancelRegistration registration = context.OnCancel([&] { ++calls; });
+    }
+    EXPECT_LE(calls, 1);
+    const int calls_then = calls;
+    canceller.join();
+    EXPECT_EQ(calls, calls_then);
+  }
 }
 
 TEST(RequestContextTest, DeadlineOnlyShrinks) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "agent/storage/sqlite.h"
 #include "common/strings.h"
@@ -87,7 +87,7 @@ class SqliteRunStore : public RunStore {
                                      const RunRequest& request) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
     CAIRN_ASSIGN_OR_RETURN(std::string id, NewRandomId());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(
         Statement insert,
         db_->Prepare("INSERT INTO runs (id, tenant, principal, task, collection, created, updated, "
@@ -108,7 +108,7 @@ class SqliteRunStore : public RunStore {
   absl::Status Append(const RequestContext& context, std::string_view run_id,
                       const RunEvent& event) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(db_.get()));
     CAIRN_ASSIGN_OR_RETURN(const RunInfo info, Find(context, run_id));
     if (info.final.status != RunStatus::kRunning) {
@@ -133,7 +133,7 @@ class SqliteRunStore : public RunStore {
 
   absl::StatusOr<std::vector<RunInfo>> List(const RequestContext& context, int limit) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(Statement query,
                            db_->Prepare(StrCat("SELECT ", kRunColumns,
                                                " FROM runs WHERE tenant = ? AND principal = ? ",
@@ -151,7 +151,7 @@ class SqliteRunStore : public RunStore {
 
   absl::StatusOr<RunRecord> Get(const RequestContext& context, std::string_view run_id) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     RunRecord record;
     CAIRN_ASSIGN_OR_RETURN(record.info, Find(context, run_id));
     CAIRN_ASSIGN_OR_RETURN(
@@ -230,7 +230,7 @@ class SqliteRunStore : public RunStore {
         .Run();
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   const std::unique_ptr<Database> db_;
 };
 

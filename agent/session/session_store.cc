@@ -1,9 +1,9 @@
 #include "agent/session/session_store.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "agent/storage/sqlite.h"
 #include "common/strings.h"
@@ -53,7 +53,7 @@ class SqliteSessionStore : public SessionStore {
                                      std::string_view collection) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
     CAIRN_ASSIGN_OR_RETURN(std::string id, NewRandomId());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(Statement insert,
                            db_->Prepare("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?)"));
     const int64_t now = ToStored(absl::Now());
@@ -70,7 +70,7 @@ class SqliteSessionStore : public SessionStore {
   absl::Status Append(const RequestContext& context, std::string_view id,
                       const SessionTurn& turn) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(db_.get()));
     CAIRN_ASSIGN_OR_RETURN(const SessionInfo info, Find(context, id));
     const int64_t number = info.num_turns;
@@ -95,7 +95,7 @@ class SqliteSessionStore : public SessionStore {
   absl::StatusOr<std::vector<SessionTurn>> History(const RequestContext& context,
                                                    std::string_view id, int max_turns) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(const SessionInfo info, Find(context, id));
     const int64_t first = std::max(0, info.num_turns - std::max(0, max_turns));
     CAIRN_ASSIGN_OR_RETURN(Statement query,
@@ -115,13 +115,13 @@ class SqliteSessionStore : public SessionStore {
 
   absl::StatusOr<SessionInfo> Get(const RequestContext& context, std::string_view id) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     return Find(context, id);
   }
 
   absl::StatusOr<std::vector<SessionInfo>> List(const RequestContext& context, int limit) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(
         Statement query,
         db_->Prepare("SELECT id, collection, created, updated, "
@@ -140,7 +140,7 @@ class SqliteSessionStore : public SessionStore {
 
   absl::Status Delete(const RequestContext& context, std::string_view id) override {
     CAIRN_RETURN_IF_ERROR(context.Check());
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_RETURN_IF_ERROR(Find(context, id).status());
     CAIRN_ASSIGN_OR_RETURN(Statement erase, db_->Prepare("DELETE FROM sessions WHERE id = ?"));
     return erase.Bind(id).Run();
@@ -259,7 +259,7 @@ class SqliteSessionStore : public SessionStore {
     }
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   const std::unique_ptr<Database> db_;
 };
 

@@ -6,11 +6,11 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/file.h"
@@ -75,7 +75,7 @@ class MemorySink : public DocumentSink {
 
   absl::StatusOr<DocumentInfo> Find(const RequestContext&, std::string_view collection,
                                     std::string_view document_id) override {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     const auto it = documents_.find({std::string(collection), std::string(document_id)});
     if (it == documents_.end()) return absl::NotFoundError("no such document");
     return it->second.info;
@@ -87,7 +87,7 @@ class MemorySink : public DocumentSink {
     }
     DocumentVersion copy = document;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       DocumentVersion& stored = documents_[{document.info.collection, document.info.document_id}];
       copy.info.version = stored.info.version + 1;
       stored = copy;
@@ -100,25 +100,25 @@ class MemorySink : public DocumentSink {
   }
   absl::StatusOr<int> Delete(const RequestContext&, std::string_view collection,
                              std::string_view document_id) override {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     return static_cast<int>(documents_.erase({std::string(collection), std::string(document_id)}));
   }
 
   int commits() {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     return commits_;
   }
   // Empty when there is none.
   DocumentVersion Get(const std::string& document_id, const std::string& collection = "c") {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     const auto it = documents_.find({collection, document_id});
     return it == documents_.end() ? DocumentVersion() : it->second;
   }
 
  private:
-  absl::Mutex mutex_;
-  std::map<std::pair<std::string, std::string>, DocumentVersion> documents_ ABSL_GUARDED_BY(mutex_);
-  int commits_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, DocumentVersion> documents_;
+  int commits_ = 0;
 };
 
 }  // namespace cairn::retrieval

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/strings.h"
@@ -96,24 +96,24 @@ class IngestorImpl final : public Ingestor {
   ~IngestorImpl() override {
     std::vector<CancelSource> running;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       stopping_ = true;
       for (const auto& [id, entry] : entries_) {
         if (entry->stored.job.state == JobState::kRunning) running.push_back(entry->cancel);
       }
-      changed_.SignalAll();
+      changed_.notify_all();
     }
     for (const CancelSource& source : running) source.Cancel();
     for (std::thread& worker : workers_) worker.join();
-    absl::MutexLock lock(&mutex_);
-    while (watchers_ > 0) changed_.Wait(&mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return watchers_ == 0; });
   }
 
   absl::Status Start() {
     CAIRN_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs, store_->Load());
     std::vector<std::pair<absl::Time, std::string>> finished;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       for (StoredJob& stored : jobs) {
         if (!stored.job.terminal()) Recover(&stored);
         const std::string id = stored.job.id;
@@ -138,13 +138,13 @@ class IngestorImpl final : public Ingestor {
   absl::StatusOr<Job> Put(const RequestContext& context, PutRequest request) override;
 
   absl::StatusOr<Job> GetJob(std::string_view job_id) override {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Lookup(job_id));
     return entry->stored.job;
   }
 
   std::vector<Job> ListJobs(const JobFilter& filter) override {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     std::vector<Job> out;
     for (auto it = entries_.rbegin(); it != entries_.rend() && out.size() < filter.limit; ++it) {
       const Job& job = it->second->stored.job;
@@ -163,29 +163,36 @@ class IngestorImpl final : public Ingestor {
                              std::string_view document_id) override;
 
  private:
-  absl::StatusOr<std::shared_ptr<Entry>> Lookup(std::string_view id)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Lookup, Insert, Pick, Retire, ForgetOldJobs, Changed and WaitForChange REQUIRE: mutex_ is held.
+  absl::StatusOr<std::shared_ptr<Entry>> Lookup(std::string_view id) {
     const auto it = entries_.find(std::string(id));
     if (it != entries_.end()) return it->second;
     return WithReason(absl::NotFoundError(StrCat("no ingest job '", id, "'")), "JOB_NOT_FOUND");
   }
 
   void Recover(StoredJob* stored);
-  void Insert(StoredJob stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Insert(StoredJob stored);
   // The job that a worker shall run now, marked running; null when there is none. `*wake` is when
   // to look again.
-  std::shared_ptr<Entry> Pick(absl::Time* wake) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Entry> Pick(absl::Time* wake);
   void Work();
   void RunOne(const std::shared_ptr<Entry>& entry);
   void FinishRun(const std::shared_ptr<Entry>& entry, StoredJob done, absl::Duration delay);
   StoredJob Conclude(const std::shared_ptr<Entry>& entry,
                      const absl::StatusOr<PipelineResult>& result, absl::Duration* delay);
   // Takes a finished job out of its document's line.
-  void Retire(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetOldJobs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Changed(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Retire(const Entry& entry);
+  void ForgetOldJobs();
+  void Changed(Entry* entry) {
     ++entry->revision;
-    changed_.SignalAll();
+    changed_.notify_all();
+  }
+  void WaitForChange(std::unique_lock<std::mutex>* lock, absl::Time until) {
+    if (until == absl::InfiniteFuture()) {
+      changed_.wait(*lock);
+    } else {
+      changed_.wait_until(*lock, absl::ToChronoTime(until));
+    }
   }
   void Save(const StoredJob& stored) {
     if (const absl::Status status = store_->Save(stored); !status.ok()) {
@@ -200,19 +207,19 @@ class IngestorImpl final : public Ingestor {
   Embedder* const embedder_;
   DocumentSink* const sink_;
 
-  absl::Mutex mutex_;
-  absl::CondVar changed_;  // any change of any job, and stopping
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  uint64_t last_id_time_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;                 // guards what follows, but workers_
+  std::condition_variable changed_;  // any change of any job, and stopping
+  bool stopping_ = false;
+  uint64_t last_id_time_ = 0;
+  std::map<std::string, std::shared_ptr<Entry>> entries_;
   // Unfinished jobs of each document in their order; the first may run.
-  std::map<Key, std::deque<std::shared_ptr<Entry>>> lines_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> ready_ ABSL_GUARDED_BY(mutex_);  // queued jobs that are first in line
-  size_t active_ ABSL_GUARDED_BY(mutex_) = 0;            // jobs in all lines
-  std::multiset<Key> deleting_ ABSL_GUARDED_BY(mutex_);
-  bool large_running_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<std::string> finished_ ABSL_GUARDED_BY(mutex_);  // oldest first
-  int watchers_ ABSL_GUARDED_BY(mutex_) = 0;                  // calls of WatchJob in progress
+  std::map<Key, std::deque<std::shared_ptr<Entry>>> lines_;
+  std::set<std::string> ready_;  // queued jobs that are first in line
+  size_t active_ = 0;            // jobs in all lines
+  std::multiset<Key> deleting_;
+  bool large_running_ = false;
+  std::deque<std::string> finished_;  // oldest first
+  int watchers_ = 0;                  // calls of WatchJob in progress
   std::vector<std::thread> workers_;
 };
 
@@ -275,7 +282,7 @@ absl::StatusOr<Job> IngestorImpl::Put(const RequestContext& context, PutRequest 
   job.source_bytes = request.source->size();
   job.created_at = job.updated_at = absl::FromUnixMicros(absl::ToUnixMicros(absl::Now()));
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     if (stopping_) return absl::UnavailableError("the ingestor is shutting down");
     if (active_ >= options_.max_queued_jobs) {
       return WithRetryAfter(WithReason(absl::ResourceExhaustedError(StrCat(
@@ -290,7 +297,7 @@ absl::StatusOr<Job> IngestorImpl::Put(const RequestContext& context, PutRequest 
     job.id = id;
   }
   CAIRN_RETURN_IF_ERROR(store_->Add(stored, request.source.get()));
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   Insert(stored);
   return job;
 }
@@ -325,12 +332,12 @@ void IngestorImpl::Work() {
   while (true) {
     std::shared_ptr<Entry> entry;
     {
-      absl::MutexLock lock(&mutex_);
+      std::unique_lock lock(mutex_);
       while (!stopping_) {
         absl::Time wake;
         entry = Pick(&wake);
         if (entry != nullptr) break;
-        changed_.WaitWithDeadline(&mutex_, wake);
+        WaitForChange(&lock, wake);
       }
       if (entry == nullptr) return;
     }
@@ -342,7 +349,7 @@ void IngestorImpl::RunOne(const std::shared_ptr<Entry>& entry) {
   StoredJob stored;
   std::optional<RequestContext> context;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     entry->stored.vectors_bytes = FileSize(store_->VectorsPath(entry->stored.job.id));
     stored = entry->stored;
     context.emplace(entry->cancel);
@@ -350,7 +357,7 @@ void IngestorImpl::RunOne(const std::shared_ptr<Entry>& entry) {
   Save(stored);
   PipelineEvents events;
   events.on_progress = [&](JobStage stage, uint32_t done, uint32_t total) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     Job& job = entry->stored.job;
     job.stage = stage;
     job.chunks_done = done;
@@ -359,13 +366,13 @@ void IngestorImpl::RunOne(const std::shared_ptr<Entry>& entry) {
     Changed(entry.get());
   };
   events.on_media_type = [&](const std::string& media_type) {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     entry->stored.job.media_type = media_type;
   };
   events.before_commit = [&](uint64_t base_version) {
     StoredJob copy;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       entry->stored.commit_begun = true;
       entry->stored.base_version = base_version;
       copy = entry->stored;
@@ -382,7 +389,7 @@ void IngestorImpl::RunOne(const std::shared_ptr<Entry>& entry) {
 StoredJob IngestorImpl::Conclude(const std::shared_ptr<Entry>& entry,
                                  const absl::StatusOr<PipelineResult>& result,
                                  absl::Duration* delay) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   StoredJob stored = entry->stored;
   Job& job = stored.job;
   job.updated_at = absl::Now();
@@ -424,7 +431,7 @@ void IngestorImpl::FinishRun(const std::shared_ptr<Entry>& entry, StoredJob done
   // On disk first: whoever hears of an end may rely on it.
   Save(done);
   if (done.job.terminal()) store_->DropData(done.job.id);
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   // A cancel that came too late for the run is not lost when the job would be tried again.
   const bool cancel_retry = done.job.state == JobState::kQueued && entry->cancel_requested;
   entry->stored = std::move(done);
@@ -482,40 +489,40 @@ absl::StatusOr<Job> IngestorImpl::WatchJob(const RequestContext& context, std::s
     explicit Watcher(IngestorImpl* ingestor) : ingestor(ingestor) { Add(1); }
     ~Watcher() { Add(-1); }
     void Add(int n) {
-      absl::MutexLock lock(&ingestor->mutex_);
+      std::lock_guard lock(ingestor->mutex_);
       ingestor->watchers_ += n;
-      ingestor->changed_.SignalAll();
+      ingestor->changed_.notify_all();
     }
     IngestorImpl* ingestor;
   };
   const Watcher watcher(this);
   // Registered and unregistered without our lock: the callback takes it.
   const CancelRegistration wake = context.OnCancel([this] {
-    absl::MutexLock lock(&mutex_);
-    changed_.SignalAll();
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
   });
   std::shared_ptr<Entry> entry;
   uint64_t seen = 0;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(entry, Lookup(job_id));
     seen = entry->revision;
   }
   while (true) {
     Job job;
     {
-      absl::MutexLock lock(&mutex_);
+      std::lock_guard lock(mutex_);
       job = entry->stored.job;
       seen = entry->revision;
     }
     const bool go_on = on_change(job);
     if (job.terminal()) return job;
     if (!go_on) return absl::CancelledError("the watcher stopped");
-    absl::MutexLock lock(&mutex_);
+    std::unique_lock lock(mutex_);
     while (entry->revision == seen) {
       CAIRN_RETURN_IF_ERROR(context.Check());
       if (stopping_) return absl::UnavailableError("the ingestor is shutting down");
-      changed_.WaitWithDeadline(&mutex_, context.deadline());
+      WaitForChange(&lock, context.deadline());
     }
   }
 }
@@ -524,7 +531,7 @@ absl::StatusOr<Job> IngestorImpl::CancelJob(std::string_view job_id) {
   std::optional<CancelSource> running;
   Job out;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     CAIRN_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Lookup(job_id));
     Job& job = entry->stored.job;
     if (job.state == JobState::kQueued) {
@@ -559,7 +566,7 @@ absl::StatusOr<int> IngestorImpl::Delete(const RequestContext& context, std::str
   const Key key{std::string(collection), std::string(document_id)};
   std::vector<std::string> ids;
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     deleting_.insert(key);  // jobs that are put from now on wait until we are done
     if (const auto line = lines_.find(key); line != lines_.end()) {
       for (const auto& entry : line->second) ids.push_back(entry->stored.job.id);
@@ -574,9 +581,9 @@ absl::StatusOr<int> IngestorImpl::Delete(const RequestContext& context, std::str
   }
   const absl::StatusOr<int> deleted =
       status.ok() ? sink_->Delete(context, collection, document_id) : status;
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   deleting_.erase(deleting_.find(key));
-  changed_.SignalAll();
+  changed_.notify_all();
   return deleted;
 }
 

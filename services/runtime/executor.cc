@@ -17,14 +17,15 @@ Executor::Executor(std::string name, const ExecutorOptions& options)
 
 Executor::~Executor() {
   {
-    absl::MutexLock lock(&mutex_);
+    std::lock_guard lock(mutex_);
     stopping_ = true;
   }
+  work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 absl::Status Executor::Submit(std::function<void()> task) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   if (stopping_) return absl::UnavailableError(StrCat(name_, " is stopping"));
   // Counted together with those that run: a task just queued for an idle thread is no backlog.
   const int admitted = num_running_ + static_cast<int>(queue_.size());
@@ -37,39 +38,38 @@ absl::Status Executor::Submit(std::function<void()> task) {
         absl::Seconds(1));
   }
   queue_.push_back(std::move(task));
+  work_.notify_one();
   return absl::OkStatus();
 }
 
 void Executor::Continue(std::function<void()> task) {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   queue_.push_back(std::move(task));
+  work_.notify_one();
 }
 
 int Executor::num_running() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return num_running_;
 }
 
 int Executor::num_queued() const {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard lock(mutex_);
   return static_cast<int>(queue_.size());
 }
 
 void Executor::Work() {
-  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !queue_.empty();
-  };
-  absl::MutexLock lock(&mutex_);
+  std::unique_lock lock(mutex_);
   while (true) {
-    mutex_.Await(absl::Condition(&has_work));
+    work_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;  // stopping, and all that was admitted has run
     std::function<void()> task = std::move(queue_.front());
     queue_.pop_front();
     ++num_running_;
-    mutex_.Unlock();
+    lock.unlock();
     task();
     task = nullptr;  // what it holds is released outside the lock
-    mutex_.Lock();
+    lock.lock();
     --num_running_;
   }
 }

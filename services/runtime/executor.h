@@ -10,14 +10,15 @@
 #ifndef CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
 #define CAIRN_SERVICES_RUNTIME_EXECUTOR_H_
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 
 namespace cairn::services {
 
@@ -46,10 +47,11 @@ class Executor {
 
   const std::string name_;
   const ExecutorOptions options_;
-  mutable absl::Mutex mutex_;
-  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
-  int num_running_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::mutex mutex_;  // guards queue_, num_running_, stopping_
+  std::condition_variable work_;
+  std::deque<std::function<void()>> queue_;
+  int num_running_ = 0;
+  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

@@ -1,6 +1,7 @@
 #include "services/runtime/executor.h"
 
 #include <atomic>
+#include <barrier>
 
 #include "absl/synchronization/notification.h"
 #include "common/status.h"
@@ -38,19 +39,11 @@ TEST(Executor, RefusesWhatDoesNotFitAndKeepsWhatItAdmitted) {
 }
 
 TEST(Executor, RunsAsManyTogetherAsItHasThreads) {
-  absl::Mutex mutex;
-  int inside = 0;
+  std::barrier all_here(3);
   Executor executor("test", {.num_threads = 3, .max_queued = 3});
   for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(executor
-                    .Submit([&] {
-                      // Returns only when all three are here at once.
-                      absl::MutexLock lock(&mutex);
-                      ++inside;
-                      mutex.Await(absl::Condition(
-                          +[](int* n) { return *n == 3; }, &inside));
-                    })
-                    .ok());
+    // Returns only when all three are here at once.
+    ASSERT_TRUE(executor.Submit([&] { all_here.arrive_and_wait(); }).ok());
   }
 }
 
