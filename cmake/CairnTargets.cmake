@@ -47,6 +47,7 @@ function(cairn_test)
     set(A_TIMEOUT 300)
   endif()
   set_tests_properties(${A_NAME} PROPERTIES TIMEOUT ${A_TIMEOUT} LABELS "${A_LABELS}"
+    ENVIRONMENT "${CAIRN_TEST_ENVIRONMENT}"
     SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\] [1-9][0-9]* tests?, listed below.*\\[  PASSED  \\] 0 tests")
 endfunction()
 

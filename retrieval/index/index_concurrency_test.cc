@@ -10,12 +10,6 @@
 
 #include "retrieval/index/index_test_util.h"
 
-#if defined(__SANITIZE_THREAD__)
-// The distribution's RocksDB is built without the sanitizer, which therefore sees the bytes it
-// copies but not the atomics that order the copies.
-extern "C" const char* __tsan_default_suppressions() { return "called_from_lib:librocksdb.so\n"; }
-#endif
-
 namespace cairn::retrieval {
 namespace {
 
