@@ -97,6 +97,7 @@ struct DocumentInfo {
   uint64_t source_bytes = 0;
   uint32_t num_chunks = 0;
   absl::Time committed_at;
+  uint32_t chunk_tokens = 0;  // that a chunk should hold; 0 = not recorded, made with the default
 };
 
 // One whole document version, ready to be published in a single atomic step.

@@ -15,7 +15,8 @@ namespace {
 // The fields whose change makes a new version.
 bool SameContent(const DocumentInfo& a, const DocumentInfo& b) {
   return a.content_sha256 == b.content_sha256 && a.metadata == b.metadata && a.title == b.title &&
-         a.media_type == b.media_type && a.encoding == b.encoding;
+         a.media_type == b.media_type && a.encoding == b.encoding &&
+         a.chunk_tokens == b.chunk_tokens;
 }
 
 absl::Status CheckVectors(const CollectionRecord& record, const DocumentVersion& document) {

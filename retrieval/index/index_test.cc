@@ -163,6 +163,19 @@ TEST_F(IndexTest, TheSameAgainIsNoChangeAndAChangeIsANewVersion) {
   ExpectSound();
 }
 
+TEST_F(IndexTest, TheSameBytesChunkedOtherwiseAreANewVersion) {
+  DocumentVersion document = MakeDocument("docs", "a", {"alpha", "beta"});
+  Commit(document);
+  document.info.chunk_tokens = 64;
+  EXPECT_EQ(Commit(document).version, 2u);
+  Reopen();
+  EXPECT_EQ(index_->Find(kContext, "docs", "a")->chunk_tokens, 64u);
+  EXPECT_EQ(Commit(document).version, 2u);
+  document.info.chunk_tokens = 0;
+  EXPECT_EQ(Commit(document).version, 3u);
+  ExpectSound();
+}
+
 TEST_F(IndexTest, DocumentsWithoutChunksAndLargeSources) {
   DocumentVersion empty = MakeDocument("docs", "empty", {});
   EXPECT_EQ(Commit(empty).num_chunks, 0u);

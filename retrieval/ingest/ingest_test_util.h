@@ -108,6 +108,11 @@ class MemorySink : public DocumentSink {
     std::lock_guard lock(mutex_);
     return commits_;
   }
+  // As if committed before chunk_tokens was recorded.
+  void ForgetChunking() {
+    std::lock_guard lock(mutex_);
+    for (auto& [id, document] : documents_) document.info.chunk_tokens = 0;
+  }
   // Empty when there is none.
   DocumentVersion Get(const std::string& document_id, const std::string& collection = "c") {
     std::lock_guard lock(mutex_);

@@ -45,12 +45,14 @@ class IngestorTest : public ::testing::Test {
   }
 
   absl::StatusOr<Job> TryPut(const std::string& id, std::string_view bytes,
-                             const std::string& media_type = "", const Metadata& metadata = {}) {
+                             const std::string& media_type = "", const Metadata& metadata = {},
+                             int chunk_tokens = 0) {
     auto spool = ingestor_->NewSpool();
     CAIRN_RETURN_IF_ERROR(spool.status());
     CAIRN_RETURN_IF_ERROR((*spool)->Append(bytes));
     CAIRN_RETURN_IF_ERROR((*spool)->Finish());
-    return ingestor_->Put(context_, {"c", id, media_type, metadata, *std::move(spool)});
+    return ingestor_->Put(context_,
+                          {"c", id, media_type, metadata, *std::move(spool), chunk_tokens});
   }
   Job Put(const std::string& id, std::string_view bytes, const Metadata& metadata = {}) {
     const auto job = TryPut(id, bytes, "", metadata);
@@ -126,6 +128,31 @@ TEST_F(IngestorTest, TheSameBytesAgainAreNotEmbedded) {
   EXPECT_EQ(metadata.outcome, JobOutcome::kReplaced);
   EXPECT_EQ(metadata.version, 3u);
   EXPECT_EQ(sink_.Get("a.md").chunks.size(), 4u);
+}
+
+TEST_F(IngestorTest, TheSameBytesInChunksOfAnotherSizeAreChunkedAgain) {
+  Open();
+  std::string source;
+  for (int i = 0; i < 100; ++i) StrAppend(&source, "Sentence number ", i, " of some words. ");
+  const auto put = [&](int chunk_tokens) {
+    return Wait(*TryPut("a.txt", source, "", {}, chunk_tokens)).outcome;
+  };
+  EXPECT_EQ(put(32), JobOutcome::kCreated);
+  const size_t small = sink_.Get("a.txt").chunks.size();
+  EXPECT_EQ(put(32), JobOutcome::kUnchanged);
+  EXPECT_EQ(put(0), JobOutcome::kReplaced);
+  EXPECT_LT(sink_.Get("a.txt").chunks.size(), small);
+  // Asking for the default by its size is asking for the default.
+  EXPECT_EQ(put(options_.target_tokens), JobOutcome::kUnchanged);
+  options_.target_tokens = 48;
+  Open();
+  EXPECT_EQ(put(0), JobOutcome::kReplaced);
+  EXPECT_EQ(sink_.Get("a.txt").info.chunk_tokens, 48u);
+
+  // A document from before its chunking was recorded counts as made with the default.
+  sink_.ForgetChunking();
+  EXPECT_EQ(put(0), JobOutcome::kUnchanged);
+  EXPECT_EQ(put(32), JobOutcome::kReplaced);
 }
 
 TEST_F(IngestorTest, JobsOfOneDocumentRunInOrderAndTheLastOneWins) {

@@ -62,7 +62,9 @@ class Pipeline {
     if (existing.ok()) {
       base_version = existing->version;
       if (existing->content_sha256 == job_.sha256 && existing->metadata == job_.metadata &&
-          existing->media_type == document_.info.media_type) {
+          existing->media_type == document_.info.media_type &&
+          (existing->chunk_tokens > 0 ? existing->chunk_tokens : DefaultTokens()) ==
+              ChunkTokens()) {
         return AlreadyThere(*existing);
       }
     } else if (!absl::IsNotFound(existing.status())) {
@@ -90,6 +92,10 @@ class Pipeline {
 
  private:
   uint32_t NumChunks() const { return static_cast<uint32_t>(document_.chunks.size()); }
+  uint32_t DefaultTokens() const { return static_cast<uint32_t>(options_.target_tokens); }
+  uint32_t ChunkTokens() const {
+    return job_.chunk_tokens > 0 ? static_cast<uint32_t>(job_.chunk_tokens) : DefaultTokens();
+  }
 
   absl::Status ReadSource() {
     CAIRN_ASSIGN_OR_RETURN(document_.source,
@@ -119,7 +125,7 @@ class Pipeline {
     events_.on_progress(JobStage::kChunking, 0, 0);
     CAIRN_RETURN_IF_ERROR(context_.Check());
     ChunkOptions chunking;
-    chunking.target_tokens = job_.chunk_tokens > 0 ? job_.chunk_tokens : options_.target_tokens;
+    chunking.target_tokens = static_cast<int>(ChunkTokens());
     chunking.max_tokens = embedder.max_tokens;
     chunking.max_chunks = options_.max_chunks;
     const CountTokensFunction count = [this](std::span<const std::string_view> texts) {
@@ -136,6 +142,7 @@ class Pipeline {
     info.metadata = job_.metadata;
     info.source_bytes = document_.source.size();
     info.num_chunks = NumChunks();
+    info.chunk_tokens = ChunkTokens();
     return absl::OkStatus();
   }
 

@@ -26,9 +26,10 @@ struct PipelineEvents {
   std::function<absl::Status(uint64_t base_version)> before_commit;
 };
 
-// Runs `job` from where it is. Same bytes and metadata as what the sink has: nothing is parsed or
-// embedded; a job that was at its commit when the process died learns here that the commit
-// happened. Errors of the document itself are INVALID_ARGUMENT with a reason of parse.h.
+// Runs `job` from where it is. Same bytes, metadata and size of chunks as what the sink has:
+// nothing is parsed or embedded; a job that was at its commit when the process died learns here
+// that the commit happened. Errors of the document itself are INVALID_ARGUMENT with a reason of
+// parse.h.
 absl::StatusOr<PipelineResult> RunPipeline(const RequestContext& context, const StoredJob& job,
                                            const JobStore& store, const IngestOptions& options,
                                            Embedder* embedder, DocumentSink* sink,

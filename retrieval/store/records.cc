@@ -188,6 +188,7 @@ std::string EncodeDocument(const DocumentRecord& record) {
   PutVarint(info.source_bytes, &out);
   PutVarint(info.num_chunks, &out);
   PutTime(info.committed_at, &out);
+  PutVarint(info.chunk_tokens, &out);
   return out;
 }
 
@@ -200,7 +201,8 @@ bool DecodeDocument(std::string_view collection, std::string_view document_id, s
          TakeString(&in, &info.content_sha256) && TakeString(&in, &info.media_type) &&
          TakeString(&in, &info.encoding) && TakeString(&in, &info.title) &&
          TakeMetadata(&in, &info.metadata) && TakeVarint(&in, &info.source_bytes) &&
-         TakeVarint(&in, &info.num_chunks) && TakeTime(&in, &info.committed_at) && in.empty();
+         TakeVarint(&in, &info.num_chunks) && TakeTime(&in, &info.committed_at) &&
+         (in.empty() || TakeVarint(&in, &info.chunk_tokens)) && in.empty();
 }
 
 std::string EncodeDeleted(uint64_t last_version) {

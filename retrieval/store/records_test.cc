@@ -28,9 +28,12 @@ DocumentRecord ExampleDocument() {
       {{"b", true}, {"d", -1.25}, {"f", false}, {"i", int64_t{-5}}, {"s", std::string("x")}},
       1000,
       2,
-      absl::FromUnixMicros(77)};
+      absl::FromUnixMicros(77),
+      300};
   return record;
 }
+
+constexpr size_t kChunkTokensBytes = 2;  // of 300, at the end of the document's record
 
 Chunk ExampleChunk() {
   Chunk chunk;
@@ -65,7 +68,15 @@ TEST(Records, RoundTrip) {
   ASSERT_TRUE(DecodeDocument("docs", "a.md", EncodeDocument(ExampleDocument()), &document));
   EXPECT_EQ(document.uid, 99u);
   EXPECT_EQ(document.info.metadata, ExampleDocument().info.metadata);
+  EXPECT_EQ(document.info.chunk_tokens, 300u);
   EXPECT_EQ(EncodeDocument(document), EncodeDocument(ExampleDocument()));
+  // One from before chunk_tokens was recorded.
+  std::string old = EncodeDocument(ExampleDocument());
+  old.resize(old.size() - kChunkTokensBytes);
+  DocumentRecord old_document;
+  ASSERT_TRUE(DecodeDocument("docs", "a.md", old, &old_document));
+  EXPECT_EQ(old_document.info.chunk_tokens, 0u);
+  EXPECT_EQ(old_document.info.committed_at, ExampleDocument().info.committed_at);
 
   Chunk chunk;
   ASSERT_TRUE(DecodeChunk(EncodeChunk(ExampleChunk()), &chunk));
@@ -151,7 +162,11 @@ TEST(Records, CutOffAndBrokenBytesAreRefusedOrHarmless) {
   std::mt19937 random(4);
   for (const auto& [bytes, decode] : kinds) {
     ASSERT_TRUE(decode(bytes));
-    for (size_t cut = 0; cut < bytes.size(); ++cut) EXPECT_FALSE(decode(bytes.substr(0, cut)));
+    for (size_t cut = 0; cut < bytes.size(); ++cut) {
+      const bool old_document =
+          bytes == EncodeDocument(ExampleDocument()) && cut == bytes.size() - kChunkTokensBytes;
+      EXPECT_EQ(decode(bytes.substr(0, cut)), old_document);
+    }
     EXPECT_FALSE(decode(bytes + "x"));
     for (int i = 0; i < 5000; ++i) {  // for the sanitizers: no crash, no huge allocation
       std::string broken = bytes;

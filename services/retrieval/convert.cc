@@ -377,6 +377,7 @@ absl::StatusOr<retrieval::DocumentInfo> ReadDocument(const proto::Document& in,
   CAIRN_ASSIGN_OR_RETURN(out.metadata, ReadMetadata(in.metadata(), StrCat(field, ".metadata")));
   out.source_bytes = in.source_bytes();
   out.num_chunks = in.num_chunks();
+  out.chunk_tokens = in.chunk_tokens();
   out.committed_at = ReadTime(in.committed_at());
   return out;
 }
@@ -431,6 +432,7 @@ void WriteDocument(const retrieval::DocumentInfo& info, proto::Document* out) {
   WriteMetadata(info.metadata, out->mutable_metadata());
   out->set_source_bytes(info.source_bytes);
   out->set_num_chunks(info.num_chunks);
+  out->set_chunk_tokens(info.chunk_tokens);
   WriteTime(info.committed_at, out->mutable_committed_at());
 }
 

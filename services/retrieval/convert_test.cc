@@ -73,6 +73,7 @@ TEST(RetrievalConvert, DocumentSurvivesTheWire) {
   info.metadata = {{"s", std::string("x")}, {"i", int64_t{-5}}, {"d", 2.5}, {"b", true}};
   info.source_bytes = uint64_t{1} << 40;
   info.num_chunks = 9;
+  info.chunk_tokens = 64;
   info.committed_at = absl::FromUnixMillis(1'700'000'000'123);
   proto::Document wire;
   WriteDocument(info, &wire);
@@ -81,6 +82,7 @@ TEST(RetrievalConvert, DocumentSurvivesTheWire) {
   EXPECT_EQ(back->document_id, info.document_id);
   EXPECT_EQ(back->metadata, info.metadata);
   EXPECT_EQ(back->source_bytes, info.source_bytes);
+  EXPECT_EQ(back->chunk_tokens, info.chunk_tokens);
   EXPECT_EQ(back->committed_at, info.committed_at);
   EXPECT_EQ(back->version, 2u);
 }
