@@ -27,6 +27,7 @@ TEST(QuestionWords, AcronymsAreNoQuestionWords) {
 TEST(QuestionWords, TheLongestChinesePhraseCounts) {
   EXPECT_THAT(Words("bthread 是什么？"), ElementsAre("是什么"));
   EXPECT_EQ(Rest("bthread是什么？"), "bthread ？");
+  EXPECT_THAT(Words("bvar 是什么意思"), ElementsAre("是什么意思"));
   EXPECT_THAT(Words("什么是雪崩?如何避免?"), ElementsAre("什么是", "如何"));
   EXPECT_EQ(Rest("请问什么时候发布"), "  发布");
   EXPECT_THAT(Words("為什麼會這樣呢？"), ElementsAre("為什麼", "呢"));
