@@ -49,7 +49,8 @@ struct Citation {
 
 // Why a sentence is not supported, or what weakens it.
 struct SupportIssue {
-  // "NO_MATCHING_SOURCE", "NUMBER_NOT_IN_SOURCE", "NAME_NOT_IN_SOURCE", "NEGATION_DIFFERS"
+  // "NO_MATCHING_SOURCE", "NUMBER_NOT_IN_SOURCE", "NAME_NOT_IN_SOURCE", "NEGATION_DIFFERS",
+  // "SOURCES_MIXED", "ROLES_SWAPPED"
   std::string reason;
   std::string detail;  // the number or name at fault, or empty
 };

@@ -204,8 +204,9 @@ class AskRun {
     AttributionOptions attribution;
     attribution.max_citations = options_.max_citations_per_sentence;
     attribution.max_similarity_candidates = options_.max_similarity_candidates;
-    CAIRN_ASSIGN_OR_RETURN(Attributor attributor,
-                           Attributor::Create(packed_.sources, scorer_, attribution));
+    CAIRN_ASSIGN_OR_RETURN(
+        Attributor attributor,
+        Attributor::Create(packed_.sources, result_.standalone_question, scorer_, attribution));
     attributor_.emplace(std::move(attributor));
     return absl::OkStatus();
   }

@@ -185,6 +185,84 @@ TEST_F(AskTest, WrongNumbersNamesAndNegationAreFlagged) {
   }
 }
 
+// Right words of two sources do not make a right sentence; two right statements do.
+TEST_F(AskTest, WordsOfTwoSourcesInOneClauseAreNoSupport) {
+  const auto verdict = [&](const std::string& question, const std::string& sentence) {
+    // A good sentence first, so that the answer is not held back as a whole.
+    const AskResult r = Answer(question, sentence);
+    return r.sentences.empty()            ? std::string("nothing")
+           : r.sentences.back().supported ? "supported"
+                                          : r.sentences.back().issues[0].reason;
+  };
+  retriever_.passages = {
+      PlainPassage("pump.md", 0,
+                   "The Halvorsen pump must be greased every 450 hours. Use lithium grease only. "
+                   "The motor hums quietly. The inlet filter is cleaned each spring."),
+      PlainPassage("kitchen.md", 1,
+                   "The kitchen staff fries potatoes in olive oil. The door frame is painted in "
+                   "glossy blue varnish.")};
+  const std::string pump = "How is the Halvorsen pump greased?";
+  const std::string good = "The Halvorsen pump must be greased every 450 hours. ";
+  EXPECT_EQ(verdict(pump, good + "The Halvorsen pump is greased with olive oil from potatoes."),
+            "SOURCES_MIXED");
+  EXPECT_EQ(verdict(pump, good + "The Halvorsen pump motor is painted in glossy blue varnish."),
+            "SOURCES_MIXED");
+  // Two sentences of one source, and two statements joined, are as they were said.
+  EXPECT_EQ(verdict(pump, good + "The Halvorsen pump must be greased with lithium grease only."),
+            "supported");
+  EXPECT_EQ(verdict(pump, good + "The Halvorsen pump must be greased every 450 hours and the door "
+                                 "frame is painted in glossy blue varnish."),
+            "supported");
+
+  // Words of the question, of which the source of the answer holds some only.
+  retriever_.passages = {
+      PlainPassage("log.md", 0,
+                   "A message is bigger than 67108864 bytes, the connection will be closed."),
+      PlainPassage("http.md", 1, "The maximum size of a compressed body is checked as well.")};
+  EXPECT_EQ(verdict("What is the maximum size of a message body?",
+                    "The maximum size of a message body is 67108864 bytes."),
+            "supported");
+
+  retriever_.passages = {
+      PlainPassage("shuibeng.md", 0, "水泵每450小时必须加注锂基润滑脂。电机运转时声音很轻。"),
+      PlainPassage("men.md", 1, "门框每年春天用蓝色油漆粉刷。")};
+  const std::string shuibeng = "水泵多久加注润滑脂?";
+  const std::string hao = "水泵每450小时必须加注锂基润滑脂。";
+  EXPECT_EQ(verdict(shuibeng, hao + "水泵每450小时必须用蓝色油漆粉刷。"), "SOURCES_MIXED");
+  EXPECT_EQ(verdict(shuibeng, hao + "水泵必须加注锂基润滑脂，门框用蓝色油漆粉刷。"), "supported");
+}
+
+TEST_F(AskTest, ASourceThatSaysItTheOtherWayRoundIsNoSupport) {
+  retriever_.passages = {
+      PlainPassage("rpc.md", 0,
+                   "The Scheduler wakes the Dispatcher after a timeout. A client calls the server. "
+                   "The Router is configured by the Balancer. bthread and pthread share memory."),
+      PlainPassage("zh.md", 1, "其中 Scheduler 会唤醒 Dispatcher 并返回。")};
+  const struct {
+    const char* sentence;
+    bool supported;
+  } cases[] = {
+      {"The Scheduler wakes the Dispatcher after a timeout.", true},
+      {"The Dispatcher wakes the Scheduler after a timeout.", false},
+      {"A `server` calls the client.", false},
+      {"The Balancer is configured by the Router.", false},
+      {"pthread and bthread share memory.", true},  // holds both ways
+      {"其中 Scheduler 会唤醒 Dispatcher 并返回。", true},
+      {"其中 Dispatcher 会唤醒 Scheduler 并返回。", false},
+  };
+  for (const auto& c : cases) {
+    const AskResult r =
+        Answer("What wakes the Dispatcher?",
+               std::string("The Scheduler wakes the Dispatcher after a timeout. ") + c.sentence);
+    ASSERT_FALSE(r.sentences.empty()) << c.sentence;
+    EXPECT_EQ(r.sentences.back().supported, c.supported) << c.sentence;
+    if (!c.supported) {
+      ASSERT_FALSE(r.sentences.back().issues.empty());
+      EXPECT_EQ(r.sentences.back().issues.back().reason, "ROLES_SWAPPED") << c.sentence;
+    }
+  }
+}
+
 TEST_F(AskTest, NothingRelevantAbstainsWithoutTheGenerator) {
   retriever_.passages.clear();
   AskResult r = Answer("What is a channel?", "never used");

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "agent/ask/word_order.h"
 #include "common/sentences.h"
 #include "common/strings.h"
 
@@ -22,6 +23,12 @@ constexpr double kMinOwnShare = 0.2;
 constexpr double kMinAddedShare = 0.15;
 // A clause is the one that was restated when it holds this share of the restating clause's terms.
 constexpr double kSameClauseShare = 0.6;
+// A clause may mix sources when the citations together hold this share more of it than any one
+// source; it does when the source of what it says holds less than the second share of what was
+// asked about.
+constexpr double kMixedShare = 0.2;
+constexpr double kMinAskedShare = 0.2;
+constexpr size_t kMinMixedTerms = 3;  // shorter clauses say too little to judge
 // A term that no source holds may be a paraphrase: it weighs like one that every tenth sentence
 // holds.
 constexpr double kUnknownTermShare = 0.1;
@@ -29,6 +36,24 @@ constexpr double kUnknownTermShare = 0.1;
 bool IsCancellation(const absl::Status& status) {
   return status.code() == absl::StatusCode::kCancelled ||
          status.code() == absl::StatusCode::kDeadlineExceeded;
+}
+
+// Clauses, also cut where statements are joined.
+std::vector<std::string_view> SplitStatements(std::string_view sentence) {
+  static constexpr std::string_view kJoints[] = {" and ", "、", "并且", "而且", "以及", "同时"};
+  std::vector<std::string_view> parts;
+  for (std::string_view clause : SplitClauses(sentence)) {
+    while (true) {
+      size_t cut = std::string_view::npos, size = 0;
+      for (const std::string_view joint : kJoints) {
+        if (const size_t at = clause.find(joint); at < cut) cut = at, size = joint.size();
+      }
+      parts.push_back(clause.substr(0, cut));
+      if (cut == std::string_view::npos) break;
+      clause.remove_prefix(cut + size);
+    }
+  }
+  return parts;
 }
 
 double Share(const Features& part, const Features& whole) {
@@ -81,8 +106,10 @@ absl::StatusOr<std::optional<SourceSpan>> SpanOf(const Passage& passage, size_t 
 }
 
 absl::StatusOr<Attributor> Attributor::Create(const std::vector<PackedSource>& sources,
-                                              SupportScorer* scorer, AttributionOptions options) {
+                                              std::string_view question, SupportScorer* scorer,
+                                              AttributionOptions options) {
   Attributor attributor(scorer, options);
+  attributor.question_ = ExtractFeatures(question);
   for (const PackedSource& source : sources) {
     attributor.source_features_[&source] =
         ExtractFeatures(StrCat(source.heading, "\n", source.text));
@@ -115,12 +142,24 @@ double Attributor::Weight(const std::string& term) const {
 
 double Attributor::Containment(const Features& sentence,
                                const std::vector<size_t>& candidates) const {
+  return WeightedShare(sentence, [&](const std::string& term) {
+    return std::any_of(candidates.begin(), candidates.end(),
+                       [&](size_t i) { return candidates_[i].features.HasTerm(term); });
+  });
+}
+
+double Attributor::ContainmentInSource(const Features& sentence, const PackedSource* source) const {
+  const Features& features = source_features_.at(source);
+  return WeightedShare(sentence, [&](const std::string& term) { return features.HasTerm(term); });
+}
+
+double Attributor::WeightedShare(const Features& sentence,
+                                 absl::FunctionRef<bool(const std::string&)> is_held) const {
   double held = 0, all = 0;
   for (const std::string& term : sentence.terms) {
     const double weight = Weight(term);
     all += weight;
-    held += weight * std::any_of(candidates.begin(), candidates.end(),
-                                 [&](size_t i) { return candidates_[i].features.HasTerm(term); });
+    held += is_held(term) ? weight : 0;
   }
   return all == 0 ? 0 : held / all;
 }
@@ -255,6 +294,46 @@ bool Attributor::NegationDiffers(std::string_view text, const Features& sentence
   return false;
 }
 
+// "The pump is greased with olive oil", when one source greases the pump and another fries in oil.
+// An answer repeats words of the question, which its source need not have all: "the maximum size is
+// 64 MB" of a source that closes the connection at 64 MB. But it must have some.
+bool Attributor::MixesSources(std::string_view text, const std::vector<size_t>& cited) const {
+  for (const std::string_view part : SplitStatements(text)) {
+    const Features clause = ExtractFeatures(part);
+    if (clause.terms.size() < kMinMixedTerms) continue;
+    Features asked, said;
+    for (const std::string& term : clause.terms) {
+      (question_.HasTerm(term) ? asked : said).terms.push_back(term);
+    }
+    double best = 0, best_said = 0;
+    const PackedSource* says = nullptr;
+    for (const size_t i : cited) {
+      const PackedSource* source = candidates_[i].source;
+      best = std::max(best, ContainmentInSource(clause, source));
+      const double share = ContainmentInSource(said, source);
+      if (share > best_said) best_said = share, says = source;
+    }
+    if (says == nullptr || Containment(clause, cited) - best < kMixedShare) continue;
+    if (asked.terms.empty() || ContainmentInSource(asked, says) < kMinAskedShare) return true;
+  }
+  return false;
+}
+
+bool Attributor::SwapsRoles(std::string_view text, const std::vector<size_t>& cited) const {
+  const auto says = [&](size_t i, const std::vector<std::string>& row) {
+    return ContainsRow(WordRow(candidates_[i].text), row);
+  };
+  for (const OrderedPair& pair : OrderedPairs(WordRow(text))) {
+    const bool reversed =
+        std::any_of(cited.begin(), cited.end(), [&](size_t i) { return says(i, pair.reversed); });
+    if (!reversed) continue;
+    bool forward = false;  // said by any source, cited or not
+    for (size_t i = 0; i < candidates_.size() && !forward; ++i) forward = says(i, pair.forward);
+    if (!forward) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<AnswerSentence> Attributor::Attribute(const RequestContext& context,
                                                      std::string_view text,
                                                      const std::vector<int>& marked_sources) {
@@ -279,6 +358,8 @@ absl::StatusOr<AnswerSentence> Attributor::Attribute(const RequestContext& conte
     if (!NameIsCited(name, chosen)) out.issues.push_back({"NAME_NOT_IN_SOURCE", name.text});
   }
   if (NegationDiffers(text, sentence, chosen)) out.issues.push_back({"NEGATION_DIFFERS", ""});
+  if (MixesSources(text, chosen)) out.issues.push_back({"SOURCES_MIXED", ""});
+  if (SwapsRoles(text, chosen)) out.issues.push_back({"ROLES_SWAPPED", ""});
   out.supported = out.issues.empty();
   for (const size_t i : chosen) {
     const Candidate& c = candidates_[i];

@@ -6,8 +6,9 @@
 // scorer is given, and a small bonus when the model's own marker names the source. Citations are
 // chosen greedily: the best candidate, then those that add terms, numbers or names still uncovered.
 // The sentence is supported when the best score reaches the bar, every number occurs in a cited
-// sentence, every name in a cited source (its text, heading or title), and negation agrees with the
-// clause matched.
+// sentence, every name in a cited source (its text, heading or title), negation agrees with the
+// clause matched, no clause puts words of one source to what another says, and no cited sentence
+// says a clause the other way round.
 //
 // Threads: thread-compatible.
 // Errors: CANCELLED and DEADLINE_EXCEEDED of the scorer; INTERNAL when a passage's runs and its
@@ -22,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "agent/ask/answer.h"
 #include "agent/ask/features.h"
 #include "agent/ask/packing.h"
@@ -53,7 +55,8 @@ class Attributor {
  public:
   // `sources` must outlive the attributor. `scorer` may be null.
   static absl::StatusOr<Attributor> Create(const std::vector<PackedSource>& sources,
-                                           SupportScorer* scorer, AttributionOptions options);
+                                           std::string_view question, SupportScorer* scorer,
+                                           AttributionOptions options);
 
   // Whether there is anything in the sentence that a source could support: "For example:" has not.
   static bool HasClaim(const Features& sentence);
@@ -85,6 +88,9 @@ class Attributor {
       : scorer_(scorer), options_(options) {}
   double Weight(const std::string& term) const;
   double Containment(const Features& sentence, const std::vector<size_t>& candidates) const;
+  double WeightedShare(const Features& sentence,
+                       absl::FunctionRef<bool(const std::string&)> is_held) const;
+  double ContainmentInSource(const Features& sentence, const PackedSource* source) const;
   double Blend(double containment, double similarity) const;
   // Candidates worth a look, best first.
   absl::StatusOr<std::vector<Match>> Rank(const RequestContext& context, std::string_view text,
@@ -97,9 +103,12 @@ class Attributor {
   bool NumberIsCited(const NumberFeature& number, const std::vector<size_t>& cited) const;
   bool NegationDiffers(std::string_view text, const Features& sentence,
                        const std::vector<size_t>& cited) const;
+  bool MixesSources(std::string_view text, const std::vector<size_t>& cited) const;
+  bool SwapsRoles(std::string_view text, const std::vector<size_t>& cited) const;
 
   SupportScorer* scorer_;
   AttributionOptions options_;
+  Features question_;
   std::vector<Candidate> candidates_;
   std::map<const PackedSource*, Features>
       source_features_;                            // of a source's whole text, heading and title
