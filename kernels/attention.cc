@@ -96,7 +96,18 @@ void DenseAttention(const DenseAttentionArgs& args, WorkerPool& pool) {
   DenseAttentionWith(AttentionKernelsOf(ActiveIsa()), args, pool);
 }
 
-void StoreKv(const float* x, const HeadShape& shape, int slot, uint16_t* block) {
+void StoreKeys(const float* x, const HeadShape& shape, int slot, uint16_t* block) {
+  CAIRN_DCHECK(slot >= 0 && slot < kKvBlockSize);
+  const int64_t token = static_cast<int64_t>(shape.num_kv_heads) * shape.head_dim;
+  uint16_t halves[kMaxHeadDim];
+  for (int64_t begin = 0; begin < token; begin += shape.head_dim) {
+    FloatToHalf(x + begin, shape.head_dim, halves);
+    uint16_t* out = block + begin * kKvBlockSize + slot;
+    for (int d = 0; d < shape.head_dim; ++d) out[d * kKvBlockSize] = halves[d];
+  }
+}
+
+void StoreValues(const float* x, const HeadShape& shape, int slot, uint16_t* block) {
   CAIRN_DCHECK(slot >= 0 && slot < kKvBlockSize);
   const int64_t token = static_cast<int64_t>(shape.num_kv_heads) * shape.head_dim;
   FloatToHalf(x, token, block + slot * token);

@@ -2,7 +2,7 @@
 // sequences.
 //
 // out = softmax(scale * q k^T) v, in one pass with a running maximum (Milakov and Gimelshein, 2018;
-// tiled as in FlashAttention), 16 keys at a time from the first on. A row's result depends on its
+// tiled as in FlashAttention), 32 keys at a time from the first on. A row's result depends on its
 // own keys only, to the bit: not on the other rows of the call, nor on the number of threads. Query
 // head h reads KV head h / (num_heads / num_kv_heads).
 //
@@ -29,8 +29,10 @@ struct HeadShape {
   int head_dim = 0;
 };
 
-// One layer of a paged cache. Block b of keys is k + b * block_stride, [kKvBlockSize, num_kv_heads,
-// head_dim] in IEEE half precision; values likewise. Block tables hold such b.
+// One layer of a paged cache, in IEEE half precision. Block b of values is v + b * block_stride,
+// [kKvBlockSize, num_kv_heads, head_dim]; block b of keys is k + b * block_stride, [num_kv_heads,
+// head_dim, kKvBlockSize]: keys side by side, as their dot products with a query are computed.
+// Block tables hold such b.
 struct PagedKv {
   const uint16_t* k = nullptr;
   const uint16_t* v = nullptr;
@@ -54,9 +56,9 @@ struct PagedAttentionArgs {
 };
 void PagedAttention(const PagedAttentionArgs& args, WorkerPool& pool);
 
-// Writes one token's keys (or values) [num_kv_heads * head_dim] into slot `slot` (0 .. 15) of a
-// block.
-void StoreKv(const float* x, const HeadShape& shape, int slot, uint16_t* block);
+// Write one token's keys or values [num_kv_heads * head_dim] into slot `slot` (0 .. 15) of a block.
+void StoreKeys(const float* x, const HeadShape& shape, int slot, uint16_t* block);
+void StoreValues(const float* x, const HeadShape& shape, int slot, uint16_t* block);
 
 // Sequence s holds rows offsets[s] .. offsets[s + 1] - 1; every row attends to all rows of its
 // sequence. An empty sequence is allowed. q is [total, num_heads, head_dim], k and v [total,

@@ -35,15 +35,20 @@ void Paged(const PagedAttentionArgs& args, const AttentionTile& tile) {
   for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
     for (int head = tile.head_begin; head < tile.head_end; ++head) {
       const int kv_head = head / (shape.num_heads / shape.num_kv_heads);
-      const auto at = [&](int64_t j, int d) {
-        return args.block_tables[row][j / kKvBlockSize] * args.kv.block_stride +
-               (j % kKvBlockSize * shape.num_kv_heads + kv_head) * shape.head_dim + d;
+      const auto block = [&](int64_t j) {
+        return args.block_tables[row][j / kKvBlockSize] * args.kv.block_stride;
       };
       Attend(
           args.q + row * args.q_stride + head * shape.head_dim, args.positions[row] + 1,
           shape.head_dim, args.scale,
-          [&](int64_t j, int d) { return HalfBitsToFloat(args.kv.k[at(j, d)]); },
-          [&](int64_t j, int d) { return HalfBitsToFloat(args.kv.v[at(j, d)]); },
+          [&](int64_t j, int d) {
+            const int64_t at = (kv_head * shape.head_dim + d) * kKvBlockSize + j % kKvBlockSize;
+            return HalfBitsToFloat(args.kv.k[block(j) + at]);
+          },
+          [&](int64_t j, int d) {
+            const int64_t at = (j % kKvBlockSize * shape.num_kv_heads + kv_head) * shape.head_dim;
+            return HalfBitsToFloat(args.kv.v[block(j) + at + d]);
+          },
           args.out + row * args.out_stride + head * shape.head_dim);
     }
   }

@@ -93,8 +93,16 @@ class Cache {
       for (int j = 0; j < length; ++j) {
         if (j % kKvBlockSize == 0) tables_.back().push_back(ids[next++]);
         const int64_t at = tables_.back().back() * block_stride_;
-        Put(&keys_.back()[j * token], j % kKvBlockSize, &k_[at]);
-        Put(&values_.back()[j * token], j % kKvBlockSize, &v_[at]);
+        const int slot = j % kKvBlockSize;
+        float* key = &keys_.back()[j * token];
+        float* value = &values_.back()[j * token];
+        StoreKeys(key, shape, slot, &k_[at]);
+        StoreValues(value, shape, slot, &v_[at]);
+        // The F32 copies become equal to what was stored.
+        for (int64_t i = 0; i < token; ++i) {
+          key[i] = HalfBitsToFloat(k_[at + i * kKvBlockSize + slot]);
+          value[i] = HalfBitsToFloat(v_[at + slot * token + i]);
+        }
       }
     }
   }
@@ -109,12 +117,6 @@ class Cache {
   }
 
  private:
-  // Stores a token and makes the F32 copy equal to what was stored.
-  void Put(float* x, int slot, uint16_t* block) {
-    StoreKv(x, shape_, slot, block);
-    const int64_t token = int64_t{shape_.num_kv_heads} * shape_.head_dim;
-    for (int64_t i = 0; i < token; ++i) x[i] = HalfBitsToFloat(block[slot * token + i]);
-  }
   std::vector<const float*> Rows(const std::vector<float>& x, int count, int kv_head) const {
     std::vector<const float*> rows;
     for (int j = 0; j < count; ++j) {
@@ -216,7 +218,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 
 TEST_P(AttentionTest, DenseRaggedSequences) {
   for (const HeadShape& shape : kShapes) {
-    const std::vector<int32_t> offsets = {0, 1, 1, 34, 50, 119};
+    const std::vector<int32_t> offsets = {0, 1, 1, 34, 50, 119, 300};
     const int64_t total = offsets.back(), width = int64_t{shape.num_heads} * shape.head_dim;
     const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
     const std::vector<float> q = RandomFloats(total * width, &rng_);

@@ -57,8 +57,8 @@ kernels::PagedKv KvCache::Layer(int layer) const {
 
 void KvCache::Store(int layer, BlockId block, int slot, const float* k, const float* v) {
   uint16_t* keys = data_ + layer * layer_stride_ + block * 2 * half_block_;
-  kernels::StoreKv(k, heads_, slot, keys);
-  kernels::StoreKv(v, heads_, slot, keys + half_block_);
+  kernels::StoreKeys(k, heads_, slot, keys);
+  kernels::StoreValues(v, heads_, slot, keys + half_block_);
 }
 
 }  // namespace cairn::engine

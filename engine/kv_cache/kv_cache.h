@@ -1,6 +1,6 @@
 // KvCache owns the memory of all KV blocks: keys and values of every layer in half precision.
 //
-// Layout: [num_layers, num_blocks, 2 (keys, values), kBlockTokens, num_kv_heads, head_dim]. Pages
+// Layout: [num_layers, num_blocks, 2 (keys, values), the block as in kernels/attention.h]. Pages
 // of blocks that were never used cost address space only. Threads: written and read by the runner
 // during a step, each row of a step by one task.
 #ifndef CAIRN_ENGINE_KV_CACHE_KV_CACHE_H_
