@@ -80,8 +80,8 @@ absl::StatusOr<CollectionInfo> IndexImpl::GetCollection(std::string_view name) {
 
 std::vector<CollectionInfo> IndexImpl::ListCollections() {
   std::vector<CollectionInfo> out;
-  for (const auto& [name, collection] : CurrentState()->collections)
-    out.push_back(InfoOf(*collection));
+  const StatePtr state = CurrentState();  // a commit may replace it meanwhile
+  for (const auto& [name, collection] : state->collections) out.push_back(InfoOf(*collection));
   return out;
 }
 

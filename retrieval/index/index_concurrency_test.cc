@@ -81,7 +81,31 @@ TEST(IndexConcurrency, ReadersSeeWholeVersions) {
       }
     } while (writers_left > 0 && !failed);
   };
+  // Every other way to read, each of which must hold on to the state that it looks at.
+  const auto look = [&] {
+    while (writers_left > 0 && !failed) {
+      const std::vector<CollectionInfo> collections = index->ListCollections();
+      if (collections.size() != 1) return fail(StrCat(collections.size(), " collections"));
+      const auto info = index->GetCollection("docs");
+      const IndexStats stats = index->Stats();
+      for (const CollectionInfo& seen : {collections[0], info.ok() ? *info : CollectionInfo()}) {
+        if (seen.config.name != "docs" || seen.num_chunks != 2 * seen.num_documents) {
+          return fail(StrCat(seen.config.name, " with ", seen.num_chunks, " chunks"));
+        }
+      }
+      if (stats.num_chunks != 2 * stats.num_documents) return fail("the statistics are a mix");
+      const std::string id = StrCat("d", stats.num_chunks % kDocuments);
+      const auto chunks = index->GetChunks(context, "docs", id);
+      if (chunks.ok() ? chunks->size() != 2 : !absl::IsNotFound(chunks.status())) {
+        return fail(StrCat("chunks of ", id, ": ", chunks.status().ToString()));
+      }
+      if (!chunks.ok()) continue;
+      const auto chunk = index->GetChunk(context, "docs", (*chunks)[0].chunk_id);
+      if (!chunk.ok() && !absl::IsNotFound(chunk.status())) return fail("a chunk cannot be read");
+    }
+  };
   std::vector<std::thread> threads;
+  threads.emplace_back(look);
   threads.emplace_back(write, 1);
   threads.emplace_back(write, 2);
   threads.emplace_back(read, SearchMode::kLexical);
