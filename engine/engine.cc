@@ -62,6 +62,12 @@ absl::Status ValidateGenerate(const std::vector<TokenId>& prompt, const Generate
     }
   }
   CAIRN_RETURN_IF_ERROR(ValidateSamplingParams(options.sampling));
+  for (const auto& [token, bias] : options.sampling.logit_bias) {
+    if (token < 0 || token >= vocab_size) {
+      return InvalidField("logit_bias",
+                          StrCat("token ", token, " is not in [0, ", vocab_size, ")"));
+    }
+  }
   if (options.max_tokens < 1) {
     return InvalidField("max_tokens", StrCat(options.max_tokens, " is not positive"));
   }

@@ -38,6 +38,19 @@ absl::Status ValidateSamplingParams(const SamplingParams& p) {
   if (!(p.repetition_penalty > 0 && p.repetition_penalty <= 10)) {
     return OutOfRange("repetition_penalty", p.repetition_penalty, "(0, 10]");
   }
+  if (!(std::fabs(p.presence_penalty) <= 2)) {
+    return OutOfRange("presence_penalty", p.presence_penalty, "[-2, 2]");
+  }
+  if (!(std::fabs(p.frequency_penalty) <= 2)) {
+    return OutOfRange("frequency_penalty", p.frequency_penalty, "[-2, 2]");
+  }
+  if (p.logit_bias.size() > kMaxLogitBiases) {
+    return InvalidField("logit_bias",
+                        StrCat(p.logit_bias.size(), " tokens; at most ", kMaxLogitBiases));
+  }
+  for (const auto& [token, bias] : p.logit_bias) {
+    if (!(std::fabs(bias) <= 100)) return OutOfRange("logit_bias", bias, "[-100, 100]");
+  }
   return absl::OkStatus();
 }
 
@@ -45,22 +58,27 @@ Sampler::Sampler(const SamplingParams& params, std::span<const TokenId> prompt, 
     : params_(params), rng_(params.seed) {
   if (params_.repetition_penalty == 1.0f) return;
   seen_.resize(vocab_size, false);
-  for (const TokenId token : prompt) Remember(token);
+  for (const TokenId token : prompt) See(token);
 }
 
-void Sampler::Remember(TokenId token) {
+void Sampler::See(TokenId token) {
   if (seen_.empty() || seen_[token]) return;
   seen_[token] = true;
   seen_ids_.push_back(token);
 }
 
 std::span<const float> Sampler::Penalise(std::span<const float> logits) {
-  if (seen_ids_.empty()) return logits;
+  if (seen_ids_.empty() && output_counts_.empty() && params_.logit_bias.empty()) return logits;
   penalised_.assign(logits.begin(), logits.end());
   for (const TokenId id : seen_ids_) {
     float& logit = penalised_[id];
     logit = logit > 0 ? logit / params_.repetition_penalty : logit * params_.repetition_penalty;
   }
+  for (const auto& [id, count] : output_counts_) {
+    penalised_[id] -=
+        params_.presence_penalty + static_cast<float>(count) * params_.frequency_penalty;
+  }
+  for (const auto& [id, bias] : params_.logit_bias) penalised_[id] += bias;
   return penalised_;
 }
 
@@ -76,7 +94,8 @@ absl::StatusOr<TokenId> Sampler::Sample(std::span<const float> raw_logits) {
     return absl::InternalError("the model computed logits that are not finite");
   }
   const TokenId token = params_.temperature == 0 ? best : Draw(logits, logits[best]);
-  Remember(token);
+  See(token);
+  if (params_.presence_penalty != 0 || params_.frequency_penalty != 0) ++output_counts_[token];
   return token;
 }
 

@@ -1,10 +1,12 @@
 // Sampler draws the next token of one request from its logits.
 //
-// Order: repetition penalty, temperature, top-k, top-p (over what top-k left, renormalised), min-p.
-// The penalty is CTRL's (https://arxiv.org/abs/1909.05858): the logits of all tokens of the prompt
-// and of the output so far are divided by it where positive and multiplied where negative. At
-// temperature 0 the largest logit wins, the lowest id among equals. Nothing sorts the vocabulary:
-// top-k selects, top-p pops a heap of the tokens that can matter.
+// Order: penalties and biases, temperature, top-k, top-p (over what top-k left, renormalised),
+// min-p. The repetition penalty is CTRL's (https://arxiv.org/abs/1909.05858): the logits of all
+// tokens of the prompt and of the output so far are divided by it where positive and multiplied
+// where negative. Presence and frequency penalties are OpenAI's: from the logit of a token that
+// stands count > 0 times in the output, presence + count * frequency is taken. Biases are added
+// last. At temperature 0 the largest logit wins, the lowest id among equals. Nothing sorts the
+// vocabulary: top-k selects, top-p pops a heap of the tokens that can matter.
 //
 // Reproducible: equal logits, parameters, seed and history give equal tokens. No shared state.
 // Threads: thread-compatible.
@@ -13,6 +15,7 @@
 
 #include <random>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "common/status.h"
@@ -25,11 +28,12 @@ absl::Status ValidateSamplingParams(const SamplingParams& params);
 
 class Sampler {
  public:
-  // REQUIRES: valid params; prompt ids in [0, vocab_size). Here a seed of 0 is as good as another.
+  // REQUIRES: valid params; ids of the prompt and of biases in [0, vocab_size). Here a seed of 0 is
+  // as good as another.
   Sampler(const SamplingParams& params, std::span<const TokenId> prompt, int vocab_size);
 
-  // logits: [vocab_size]. Draws a token and remembers it for the penalty. INTERNAL when a logit is
-  // NaN or +infinity: the model computed nonsense, and any token would hide that.
+  // logits: [vocab_size]. Draws a token and remembers it for the penalties. INTERNAL when a logit
+  // is NaN or +infinity: the model computed nonsense, and any token would hide that.
   absl::StatusOr<TokenId> Sample(std::span<const float> logits);
 
  private:
@@ -38,15 +42,16 @@ class Sampler {
     float logit;
     double weight;  // exp((logit - max) / temperature)
   };
-  void Remember(TokenId token);
+  void See(TokenId token);
   std::span<const float> Penalise(std::span<const float> logits);
   TokenId Draw(std::span<const float> logits, float max_logit);
 
   const SamplingParams params_;
   std::mt19937_64 rng_;
-  std::vector<bool> seen_;         // [vocab_size], empty when there is no penalty
-  std::vector<TokenId> seen_ids_;  // those set in seen_
-  std::vector<float> penalised_;   // [vocab_size], scratch
+  std::vector<bool> seen_;                          // [vocab_size], empty when there is no penalty
+  std::vector<TokenId> seen_ids_;                   // those set in seen_
+  std::unordered_map<TokenId, int> output_counts_;  // empty when no penalty needs them
+  std::vector<float> penalised_;                    // [vocab_size], scratch
   std::vector<Candidate> candidates_;
 };
 

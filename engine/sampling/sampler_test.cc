@@ -21,9 +21,10 @@ std::vector<float> RandomLogits(int n, uint32_t seed, float scale = 2.0f) {
   return logits;
 }
 
-// The definition: sorts everything, in double.
+// The definition: sorts everything, in double. `history` is prompt.
 std::vector<double> ExactProbabilities(std::vector<float> logits, const SamplingParams& params,
                                        const std::vector<TokenId>& history) {
+  for (const auto& [id, bias] : params.logit_bias) logits[id] += bias;
   if (params.repetition_penalty != 1.0f) {
     std::vector<bool> done(logits.size());
     for (const TokenId id : history) {
@@ -156,6 +157,32 @@ TEST(SamplerTest, PenaltyCountsWhatWasSampledBefore) {
   EXPECT_EQ(*sampler.Sample(logits), 0);  // 2 against 1.5
 }
 
+TEST(SamplerTest, PresenceAndFrequencyCountTheOutputOnly) {
+  const std::vector<float> logits = {4.0f, 3.5f, 3.2f};
+  const std::vector<TokenId> prompt = {0, 0, 0};
+  const auto draw = [&](const SamplingParams& params) {
+    Sampler sampler(params, prompt, 3);
+    std::vector<TokenId> tokens;
+    for (int i = 0; i < 6; ++i) tokens.push_back(*sampler.Sample(logits));
+    return tokens;
+  };
+  EXPECT_EQ(draw({}), (std::vector<TokenId>{0, 0, 0, 0, 0, 0}));
+  // Once each, then as before: the penalty is the same for all.
+  EXPECT_EQ(draw({.presence_penalty = 1.0f}), (std::vector<TokenId>{0, 1, 2, 0, 0, 0}));
+  // 4, 3.5, 3.2 fall by 1 for each time: the largest is 0 (4), 1 (3.5), 2 (3.2), 0 (3), 1 (2.5) ...
+  EXPECT_EQ(draw({.frequency_penalty = 1.0f}), (std::vector<TokenId>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(draw({.frequency_penalty = 0.3f}), (std::vector<TokenId>{0, 0, 1, 0, 1, 2}));
+  EXPECT_EQ(draw({.presence_penalty = -1.0f}), (std::vector<TokenId>{0, 0, 0, 0, 0, 0}));
+}
+
+TEST(SamplerTest, BiasesMoveAndBanTokens) {
+  const std::vector<float> logits = {4.0f, 3.5f, 3.2f};
+  EXPECT_EQ(*Sampler({.logit_bias = {{0, -100.0f}}}, {}, 3).Sample(logits), 1);
+  EXPECT_EQ(*Sampler({.logit_bias = {{0, -100.0f}, {2, 1.0f}}}, {}, 3).Sample(logits), 2);
+  ExpectDistribution(RandomLogits(20, 8),
+                     {.temperature = 1.0f, .logit_bias = {{3, 2.0f}, {5, -3.0f}}}, {});
+}
+
 TEST(SamplerTest, TheSameSeedRepeatsAndAnotherDiffers) {
   const std::vector<float> logits = RandomLogits(1000, 5, 1.0f);
   auto draw = [&logits](uint64_t seed) {
@@ -201,6 +228,13 @@ TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
       {{.repetition_penalty = 0.0f}, "repetition_penalty"},
       {{.repetition_penalty = 11.0f}, "repetition_penalty"},
       {{.repetition_penalty = nan}, "repetition_penalty"},
+      {{.presence_penalty = 2.1f}, "presence_penalty"},
+      {{.presence_penalty = nan}, "presence_penalty"},
+      {{.frequency_penalty = -2.1f}, "frequency_penalty"},
+      {{.frequency_penalty = nan}, "frequency_penalty"},
+      {{.logit_bias = {{0, 101.0f}}}, "logit_bias"},
+      {{.logit_bias = {{0, nan}}}, "logit_bias"},
+      {{.logit_bias = std::vector<std::pair<TokenId, float>>(kMaxLogitBiases + 1)}, "logit_bias"},
   };
   for (const auto& [params, field] : cases) {
     const absl::Status status = ValidateSamplingParams(params);

@@ -75,7 +75,7 @@ struct ServerConfig {
   struct Ask {
     int64_t top_k = 8;
     int64_t max_tokens = 512;
-    int64_t source_tokens = 1600;
+    int64_t source_tokens = 1200;
     int64_t history_turns = 4;
   } ask;
 

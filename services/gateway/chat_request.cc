@@ -1,5 +1,6 @@
 #include "services/gateway/chat_request.h"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "common/strings.h"
@@ -117,15 +118,43 @@ absl::Status ReadStop(const json& body, ChatRequest* request) {
   return absl::OkStatus();
 }
 
+// {"token id": bias}; ids are the model's, so a client must know its tokenizer.
+absl::Status ReadLogitBias(const json& body, ChatRequest* request) {
+  const json* biases = Find(body, "logit_bias");
+  if (biases == nullptr) return absl::OkStatus();
+  if (!biases->is_object()) return InvalidField("logit_bias", "must be an object");
+  for (const auto& [key, value] : biases->items()) {
+    int token = 0;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (error != std::errc() || end != key.data() + key.size() || token < 0) {
+      return InvalidField("logit_bias", StrCat("\"", key.substr(0, 40), "\" is not a token id"));
+    }
+    std::optional<double> bias;
+    if (!ReadNumber(*biases, key.c_str(), -100, 100, &bias).ok() || !bias) {
+      return InvalidField("logit_bias",
+                          StrCat("of token ", token, " must be a number between -100 and 100"));
+    }
+    request->logit_bias.emplace_back(token, static_cast<float>(*bias));
+  }
+  return absl::OkStatus();
+}
+
+// What the pipeline of answers from a collection sets itself.
+absl::Status RefuseWithCollection(const ChatRequest& request) {
+  if (request.collection.empty()) return absl::OkStatus();
+  const char* field = request.presence_penalty != 0    ? "presence_penalty"
+                      : request.frequency_penalty != 0 ? "frequency_penalty"
+                      : !request.logit_bias.empty()    ? "logit_bias"
+                                                       : nullptr;
+  if (field == nullptr) return absl::OkStatus();
+  return InvalidField(field, "is not supported together with \"collection\"");
+}
+
 // Features of the API that we do not have: a value that asks for them is an error.
 absl::Status RefuseUnsupported(const json& body) {
   std::optional<int64_t> n;
   CAIRN_RETURN_IF_ERROR(ReadInt(body, "n", 1, 1, &n));
-  for (const char* key : {"frequency_penalty", "presence_penalty"}) {
-    std::optional<double> penalty;
-    CAIRN_RETURN_IF_ERROR(ReadNumber(body, key, 0, 0, &penalty));
-  }
-  for (const char* key : {"tools", "functions", "logit_bias"}) {
+  for (const char* key : {"tools", "functions"}) {
     const json* value = Find(body, key);
     if (value != nullptr && !value->empty()) return InvalidField(key, "is not supported");
   }
@@ -160,6 +189,13 @@ absl::StatusOr<ChatRequest> ParseChatRequest(std::string_view text) {
       static_cast<float>(temperature.value_or(request.collection.empty() ? 1 : 0));
   CAIRN_RETURN_IF_ERROR(ReadNumber(body, "top_p", 1e-6, 1, &top_p));
   if (top_p) request.top_p = static_cast<float>(*top_p);
+  std::optional<double> presence, frequency;
+  CAIRN_RETURN_IF_ERROR(ReadNumber(body, "presence_penalty", -2, 2, &presence));
+  CAIRN_RETURN_IF_ERROR(ReadNumber(body, "frequency_penalty", -2, 2, &frequency));
+  request.presence_penalty = static_cast<float>(presence.value_or(0));
+  request.frequency_penalty = static_cast<float>(frequency.value_or(0));
+  CAIRN_RETURN_IF_ERROR(ReadLogitBias(body, &request));
+  CAIRN_RETURN_IF_ERROR(RefuseWithCollection(request));
 
   std::optional<int64_t> max_tokens, seed, top_logprobs;
   CAIRN_RETURN_IF_ERROR(ReadInt(body, "max_tokens", 1, 1 << 20, &max_tokens));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/status.h"
@@ -20,6 +21,8 @@ struct ChatRequest {
   std::vector<Message> messages;
   float temperature = 1;
   std::optional<float> top_p;
+  float presence_penalty = 0, frequency_penalty = 0;
+  std::vector<std::pair<int, float>> logit_bias;  // token id, bias
   std::optional<uint64_t> seed;
   int max_tokens = 0;  // 0 = the server's default
   std::vector<std::string> stop;

@@ -487,6 +487,11 @@ class OpenAiApi {
     generate.mutable_sampling()->set_temperature(request.temperature);
     if (request.top_p) generate.mutable_sampling()->set_top_p(*request.top_p);
     if (request.seed) generate.mutable_sampling()->set_seed(*request.seed);
+    generate.mutable_sampling()->set_presence_penalty(request.presence_penalty);
+    generate.mutable_sampling()->set_frequency_penalty(request.frequency_penalty);
+    for (const auto& [token, bias] : request.logit_bias) {
+      (*generate.mutable_sampling()->mutable_logit_bias())[token] = bias;
+    }
     generate.set_max_tokens(request.max_tokens);
     for (const std::string& stop : request.stop) generate.add_stop(stop);
     if (request.top_logprobs) generate.set_top_logprobs(*request.top_logprobs);

@@ -46,6 +46,20 @@ absl::StatusOr<engine::SamplingParams> ReadSampling(const proto::SamplingParams&
                                 in.repetition_penalty()));
     out.repetition_penalty = in.repetition_penalty();
   }
+  CAIRN_RETURN_IF_ERROR(check(in.presence_penalty() >= -2 && in.presence_penalty() <= 2,
+                              "presence_penalty", "-2 to 2", in.presence_penalty()));
+  CAIRN_RETURN_IF_ERROR(check(in.frequency_penalty() >= -2 && in.frequency_penalty() <= 2,
+                              "frequency_penalty", "-2 to 2", in.frequency_penalty()));
+  CAIRN_RETURN_IF_ERROR(check(in.logit_bias_size() <= static_cast<int>(engine::kMaxLogitBiases),
+                              "logit_bias", StrCat("at most ", engine::kMaxLogitBiases, " tokens"),
+                              in.logit_bias_size()));
+  for (const auto& [token, bias] : in.logit_bias()) {
+    CAIRN_RETURN_IF_ERROR(
+        check(bias >= -100 && bias <= 100, "logit_bias", "-100 to 100 for each token", bias));
+    out.logit_bias.emplace_back(token, bias);
+  }
+  out.presence_penalty = in.presence_penalty();
+  out.frequency_penalty = in.frequency_penalty();
   out.temperature = in.temperature();
   out.top_k = in.top_k();
   out.min_p = in.min_p();

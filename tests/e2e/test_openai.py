@@ -66,6 +66,26 @@ def test_stop_and_length(ai, model):
     assert reply.choices[0].finish_reason == "length" and reply.usage.completion_tokens == 3
 
 
+def test_penalties_and_biases(ai, model):
+    ask = dict(model=model, temperature=0, max_tokens=24,
+               messages=[{"role": "user", "content": "Write the word apple eight times, nothing else."}])
+    plain = ai.chat.completions.create(**ask).choices[0].message.content.lower()
+    assert plain.count("apple") >= 4
+    punished = ai.chat.completions.create(frequency_penalty=2, presence_penalty=2, **ask).choices[0].message.content.lower()
+    assert punished.count("apple") < plain.count("apple")
+    biased = ai.chat.completions.create(logit_bias={"0": 100}, **{**ask, "max_tokens": 5})  # token 0 of Qwen is "!"
+    assert biased.choices[0].message.content == "!!!!!"
+
+
+def test_a_second_turn_reuses_the_first(ai, model):
+    messages = [{"role": "user", "content": "Name three colours of autumn leaves, with a short reason for each of them."}]
+    ask = dict(model=model, temperature=0, max_tokens=24)
+    first = ai.chat.completions.create(messages=messages, **ask)
+    messages += [{"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "And in spring?"}]
+    second = ai.chat.completions.create(messages=messages, **ask)
+    assert second.usage.prompt_tokens_details.cached_tokens >= first.usage.prompt_tokens // 16 * 16
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_answers_from_a_collection_cite_bytes(ai, model, stream):
     from conftest import SMALL_DOCUMENTS
