@@ -47,6 +47,7 @@ struct RetrievalEvalReport {
   std::string data_dir;
   std::string collection;
   size_t num_documents = 0;
+  size_t num_empty = 0;  // of them, without any text
   size_t num_queries = 0;
   double ingest_seconds = 0;
   std::vector<ModeReport> modes;
