@@ -13,7 +13,7 @@ namespace cairn::kernels {
 // rows x 6 heads are 48 KiB, which the second-level cache holds while keys pass by.
 inline constexpr int kTileRows = 8;
 inline constexpr int kTileHeads = 16;
-// Keys are turned once for each tile of a dense sequence: with 128 rows that is a twentieth of the
+// Keys are turned once for each tile of a dense sequence: many rows make that a small part of the
 // work.
 inline constexpr int kDenseTileRows = 128;
 

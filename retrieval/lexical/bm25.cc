@@ -167,10 +167,6 @@ class SegmentScan {
   size_t first_ = 0;             // first essential list
 };
 
-}  // namespace
-
-namespace {
-
 AnalyzedQuery AnalyzeText(const Analyzer& analyzer, std::string_view text) {
   AnalyzedQuery words, stop_words;
   std::unordered_map<std::string, size_t> places;  // stop words have a namespace of their own
