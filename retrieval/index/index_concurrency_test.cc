@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kDocuments = 6;
 constexpr int kRounds = 60;
+constexpr size_t kOtherCollections = 64;  // so that listing takes long enough to be overtaken
 
 TEST(IndexConcurrency, ReadersSeeWholeVersions) {
   const TempDir temp;
@@ -25,6 +26,9 @@ TEST(IndexConcurrency, ReadersSeeWholeVersions) {
   CollectionConfig config{"docs", *embedder.Info(context)};
   const auto created = index->CreateCollection(config);
   ASSERT_TRUE(created.ok()) << created.status();
+  for (size_t i = 0; i < kOtherCollections; ++i) {
+    ASSERT_TRUE(index->CreateCollection({StrCat("other", i), *embedder.Info(context)}).ok());
+  }
 
   std::atomic<int> writers_left{2};
   std::atomic<bool> failed{false};
@@ -82,10 +86,17 @@ TEST(IndexConcurrency, ReadersSeeWholeVersions) {
     } while (writers_left > 0 && !failed);
   };
   // Every other way to read, each of which must hold on to the state that it looks at.
+  const auto list = [&] {
+    while (writers_left > 0 && !failed) {
+      const std::vector<CollectionInfo> collections = index->ListCollections();
+      if (collections.size() != 1 + kOtherCollections || collections[0].config.name != "docs") {
+        return fail(StrCat(collections.size(), " collections"));
+      }
+    }
+  };
   const auto look = [&] {
     while (writers_left > 0 && !failed) {
       const std::vector<CollectionInfo> collections = index->ListCollections();
-      if (collections.size() != 1) return fail(StrCat(collections.size(), " collections"));
       const auto info = index->GetCollection("docs");
       const IndexStats stats = index->Stats();
       for (const CollectionInfo& seen : {collections[0], info.ok() ? *info : CollectionInfo()}) {
@@ -105,6 +116,7 @@ TEST(IndexConcurrency, ReadersSeeWholeVersions) {
     }
   };
   std::vector<std::thread> threads;
+  threads.emplace_back(list);
   threads.emplace_back(look);
   threads.emplace_back(write, 1);
   threads.emplace_back(write, 2);
