@@ -96,7 +96,7 @@ TEST(EngineModelTest, CompanyAndChunkingChangeNothing) {
         Load(SmolLm(), {.max_context = 256,
                         .max_running = 5,
                         .step_token_budget = budget,
-                        .mixed_prefill_tokens = std::max(1, budget / 3),
+                        .max_stall = absl::Milliseconds(1 + budget),
                         .kv_cache_tokens = 384});
     std::vector<std::future<absl::StatusOr<GenerateResult>>> results;
     for (const std::vector<TokenId>& prompt : prompts) {

@@ -204,6 +204,18 @@ TEST(EngineTest, BadRequestsNameTheField) {
       {status_of(prompt, [](auto& o) { o.stop = {std::string(257, 'x')}; }), "stop"},
       {status_of(prompt, [](auto& o) { o.stop = {"\xff"}; }), "stop"},
       {status_of(prompt, [](auto& o) { o.stop.assign(17, "x"); }), "stop"},
+      {status_of(prompt, [](auto& o) { o.stop_tokens = {-1}; }), "stop_tokens"},
+      {status_of(prompt, [](auto& o) { o.stop_tokens.assign(65, 1); }), "stop_tokens"},
+      {status_of(prompt, [](auto& o) { o.n = 0; }), "n"},
+      {status_of(prompt, [](auto& o) { o.n = 1 << 30; }), "n"},
+      {status_of(prompt, [](auto& o) { o.min_tokens = -1; }), "min_tokens"},
+      {status_of(prompt, [](auto& o) { o.min_tokens = o.max_tokens + 1; }), "min_tokens"},
+      {status_of(prompt, [](auto& o) { o.priority = 101; }), "priority"},
+      {status_of(prompt, [](auto& o) { o.sampling.typical_p = 0; }), "typical_p"},
+      {status_of(prompt, [](auto& o) { o.sampling.dry_base = 0.5f; }), "dry_base"},
+      {status_of(prompt, [](auto& o) { o.sampling.dry_multiplier = -1; }), "dry_multiplier"},
+      {status_of(prompt, [](auto& o) { o.sampling.allowed_tokens = {1 << 20}; }), "allowed_tokens"},
+      {status_of(prompt, [](auto& o) { o.sampling.banned_tokens = {-1}; }), "banned_tokens"},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_EQ(cases[i].first.code(), absl::StatusCode::kInvalidArgument) << i;
@@ -215,10 +227,15 @@ TEST(EngineTest, BadRequestsNameTheField) {
 TEST(EngineTest, BadOptionsNameTheField) {
   const std::string path = Model().WriteTemp("options");
   const std::vector<std::pair<EngineOptions, std::string>> cases = {
-      {{.max_context = 0}, "max_context"},          {{.max_queue = 0}, "max_queue"},
-      {{.max_running = 0}, "max_running"},          {{.step_token_budget = 4}, "step_token_budget"},
-      {{.kv_cache_tokens = -1}, "kv_cache_tokens"}, {{.kv_cache_tokens = 100}, "kv_cache_tokens"},
+      {{.max_context = 0}, "max_context"},
+      {{.max_queue = 0}, "max_queue"},
+      {{.max_running = 0}, "max_running"},
+      {{.step_token_budget = 4}, "step_token_budget"},
+      {{.kv_cache_tokens = -1}, "kv_cache_tokens"},
+      {{.kv_cache_tokens = 100}, "kv_cache_tokens"},
       {{.num_threads = -1}, "num_threads"},
+      {{.queue_policy = "?"}, "queue_policy"},
+      {{.max_stall = absl::ZeroDuration()}, "max_stall"},
   };
   for (const auto& [options, field] : cases) {
     EXPECT_EQ(FieldOf(Engine::Load(path, options).status()), field);
@@ -448,8 +465,6 @@ TEST(EngineTest, SeedsRepeatAndDrawnSeedsDiffer) {
   EXPECT_NE(draw(0), draw(0));
 }
 
-// Requests of all kinds come and go on several threads, in small blocks of steps; whatever the
-// mixture, each that was not cancelled gives the tokens that it gives alone.
 // A conversation, then a second one that begins like it, then a tenant who may not share: tokens
 // are the same as without a cache, and what is not computed again is counted.
 TEST(EngineTest, APrefixHitChangesNothing) {
@@ -483,6 +498,8 @@ TEST(EngineTest, APrefixHitChangesNothing) {
   ExpectIdle(*with);
 }
 
+// Requests of all kinds come and go on several threads, in small blocks of steps; whatever the
+// mixture, each that was not cancelled gives the tokens that it gives alone.
 TEST(EngineTest, CompanyChangesNothing) {
   struct Kind {
     std::vector<TokenId> prompt;
@@ -499,14 +516,16 @@ TEST(EngineTest, CompanyChangesNothing) {
       if (i % 2 == 1)
         kind.options.sampling = {.temperature = 0.9f, .top_p = 0.9f, .seed = 100u + i};
       kind.alone = TokensOf(*engine->Generate(kForever, kind.prompt, kind.options, nullptr));
+      // Some without guesses: they would repeat the little that this model has to say.
+      kind.options.prompt_lookup = i % 3 != 0;
       kinds.push_back(kind);
     }
   }
   const std::unique_ptr<Engine> engine = Load({.max_context = 512,
                                                .max_running = 4,
                                                .step_token_budget = 24,
-                                               .mixed_prefill_tokens = 7,
-                                               .kv_cache_tokens = 640});
+                                               .max_stall = absl::Milliseconds(1),
+                                               .kv_cache_tokens = 512});
   std::vector<std::thread> clients;
   std::atomic<int> finished = 0;
   for (int c = 0; c < 6; ++c) {
@@ -532,6 +551,153 @@ TEST(EngineTest, CompanyChangesNothing) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_GT(finished, 75);
+  EXPECT_GT(engine->stats().accepted_draft_tokens, 100);
+  ExpectIdle(*engine);
+}
+
+// A cache that cannot hold them all: some are thrown out and computed again, and say the same.
+TEST(EngineTest, PreemptionChangesNothing) {
+  const std::unique_ptr<Engine> large = Load();
+  const std::unique_ptr<Engine> engine =
+      Load({.max_context = 400, .max_running = 8, .kv_cache_tokens = 480});
+  std::vector<std::future<absl::StatusOr<GenerateResult>>> calls;
+  for (int i = 0; i < 8; ++i) {
+    calls.push_back(std::async(std::launch::async, [&engine, i] {
+      GenerateOptions options = Greedy(300);
+      options.prompt_logprobs = i % 2 == 0;
+      return engine->Generate(kForever, RandomPrompt(20 + i, 50 + i), options, nullptr);
+    }));
+  }
+  for (int i = 0; i < 8; ++i) {
+    GenerateOptions options = Greedy(300);
+    options.prompt_lookup = false;
+    const absl::StatusOr<GenerateResult> alone =
+        large->Generate(kForever, RandomPrompt(20 + i, 50 + i), options, nullptr);
+    const absl::StatusOr<GenerateResult> result = calls[i].get();
+    ASSERT_TRUE(alone.ok() && result.ok()) << result.status();
+    EXPECT_EQ(TokensOf(*result), TokensOf(*alone)) << i;
+    EXPECT_EQ(result->prompt_logprobs.size(), i % 2 == 0 ? 19u + i : 0u);
+  }
+  EXPECT_GT(engine->stats().preemptions, 0);
+  ExpectIdle(*engine);
+}
+
+TEST(EngineTest, ChoicesAreWhatTheirSeedsGiveAlone) {
+  const std::unique_ptr<Engine> engine = Load({.max_running = 5});
+  GenerateOptions options = Greedy(40);
+  options.sampling = {.temperature = 1.2f, .seed = 70};
+  options.n = 5;
+  const std::vector<TokenId> prompt = RandomPrompt(41, 6);
+  std::vector<std::string> streamed(5);
+  const absl::StatusOr<std::vector<GenerateResult>> results =
+      engine->GenerateMany(kForever, prompt, options, [&](int choice, std::string_view delta) {
+        streamed[choice] += delta;
+        return choice != 3 || streamed[3].size() < 10;  // one of them ends early
+      });
+  ASSERT_TRUE(results.ok()) << results.status();
+  ASSERT_EQ(results->size(), 5u);
+  EXPECT_EQ(engine->stats().prompt_tokens, 41);  // computed once
+  for (int i = 0; i < 5; ++i) {
+    const GenerateResult& result = (*results)[i];
+    GenerateOptions alone = options;
+    alone.n = 1;
+    alone.sampling.seed = 70 + i;
+    std::vector<TokenId> expected = TokensOf(*engine->Generate(kForever, prompt, alone, nullptr));
+    if (i == 3) {
+      EXPECT_EQ(result.finish_reason, FinishReason::kCancelled);
+      expected.resize(result.completion_tokens);
+    } else {
+      EXPECT_EQ(result.completion_tokens, 40);
+    }
+    EXPECT_EQ(TokensOf(result), expected) << i;
+    EXPECT_EQ(streamed[i], result.text);
+    EXPECT_EQ(result.prompt_tokens, 41);
+  }
+  options.n = 6;
+  EXPECT_EQ(FieldOf(engine->GenerateMany(kForever, prompt, options, nullptr).status()), "n");
+  ExpectIdle(*engine);
+}
+
+TEST(EngineTest, PromptLogprobsFollowTheDefinitionAlsoAfterAPrefixHit) {
+  const std::unique_ptr<Engine> engine = Load();
+  const std::vector<TokenId> prompt = RandomPrompt(70, 8);
+  const std::vector<std::vector<double>> logits = ReferenceLogits(Model(), prompt);
+  GenerateOptions options = Greedy(3);
+  options.prompt_logprobs = true;
+  options.top_logprobs = 2;
+  for (int round = 0; round < 2; ++round) {
+    const absl::StatusOr<GenerateResult> result =
+        engine->Generate(kForever, prompt, options, nullptr);
+    ASSERT_TRUE(result.ok());
+    ASSERT_EQ(result->prompt_logprobs.size(), 69u);
+    for (int i = 0; i < 69; ++i) {
+      const TokenLogprob& got = result->prompt_logprobs[i];
+      double sum = 0;
+      for (const double logit : logits[i]) sum += std::exp(logit);
+      EXPECT_EQ(got.token, prompt[i + 1]);
+      EXPECT_NEAR(got.logprob, logits[i][prompt[i + 1]] - std::log(sum), 2e-2);
+      EXPECT_EQ(got.top.size(), 2u);
+    }
+  }
+}
+
+TEST(EngineTest, StopTokensMinTokensEchoAndIncludedStops) {
+  const std::unique_ptr<Engine> engine = Load();
+  const std::vector<TokenId> prompt = RandomPrompt(12, 30);
+  const GenerateResult plain = *engine->Generate(kForever, prompt, Greedy(60), nullptr);
+  const std::vector<TokenId> tokens = TokensOf(plain);
+
+  GenerateOptions stopped = Greedy(60);
+  stopped.stop_tokens = {tokens[20]};
+  const size_t first = std::ranges::find(tokens, tokens[20]) - tokens.begin();
+  GenerateResult result = *engine->Generate(kForever, prompt, stopped, nullptr);
+  EXPECT_EQ(result.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(TokensOf(result), std::vector(tokens.begin(), tokens.begin() + first));
+
+  stopped.min_tokens = static_cast<int>(first) + 5;
+  result = *engine->Generate(kForever, prompt, stopped, nullptr);
+  EXPECT_GE(result.completion_tokens, stopped.min_tokens);
+  EXPECT_NE(TokensOf(result)[first], tokens[20]);
+
+  GenerateOptions text = Greedy(60);
+  text.echo = true;
+  text.include_stop = true;
+  const size_t at = Utf8Floor(plain.text, plain.text.size() / 2);
+  text.stop = {plain.text.substr(at, Utf8Floor(plain.text, at + 6) - at)};
+  const std::string before = SanitizeUtf8(engine->tokenizer().Decode(prompt));
+  std::string streamed;
+  result = *engine->Generate(kForever, prompt, text, [&](std::string_view delta) {
+    streamed += delta;
+    return true;
+  });
+  const size_t end = plain.text.find(text.stop[0]) + text.stop[0].size();
+  EXPECT_EQ(result.text, before + plain.text.substr(0, end));
+  EXPECT_EQ(streamed, result.text);
+}
+
+TEST(EngineTest, OnlyAllowedTokensAndNoBannedOnes) {
+  const std::unique_ptr<Engine> engine = Load();
+  GenerateOptions options = Greedy(30);
+  options.sampling = {.temperature = 1.0f, .seed = 4};
+  options.sampling.allowed_tokens = {10, 20, 30};
+  options.sampling.banned_tokens = {20};
+  const absl::StatusOr<GenerateResult> result =
+      engine->Generate(kForever, RandomPrompt(5, 1), options, nullptr);
+  ASSERT_TRUE(result.ok());
+  for (const TokenId token : TokensOf(*result)) EXPECT_TRUE(token == 10 || token == 30);
+  options.sampling.banned_tokens = {10, 20, 30};
+  EXPECT_EQ(engine->Generate(kForever, RandomPrompt(5, 1), options, nullptr).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ExpectIdle(*engine);
+}
+
+TEST(EngineTest, AReaderThatDoesNotComeBackLosesItsRequest) {
+  const std::unique_ptr<Engine> engine = Load({.reader_timeout = absl::Milliseconds(50)});
+  StuckReader stuck(engine.get());
+  EXPECT_TRUE(Eventually([&] { return engine->stats().running == 0; }));
+  const absl::Status status = stuck.Release().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ReasonOf(status), "READER_STALLED");
   ExpectIdle(*engine);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/log.h"
 #include "common/strings.h"
@@ -11,43 +12,28 @@
 namespace cairn::engine {
 namespace {
 
-// Tokens that a slow reader may be behind before its request pauses.
-constexpr size_t kStreamCapacity = 64;
-
 // What a client that found the queue full is told to wait: about the time of a short answer.
 constexpr absl::Duration kQueueFullRetry = absl::Seconds(2);
 
-bool IsGone(const Request& request) {
-  return request.stream.closed() || !request.context.Check().ok();
-}
+// Prompt tokens beside streams until the first steps were timed.
+constexpr int kFirstMixedTokens = 16;
 
 absl::Status ShuttingDown() { return absl::CancelledError("the engine is shutting down"); }
 
-}  // namespace
-
-Request::Request(RequestContext context, std::vector<TokenId> prompt,
-                 const GenerateOptions& options, Sampler sampler, std::function<void()> wake_loop)
-    : context(std::move(context)),
-      top_logprobs(options.top_logprobs),
-      wants_logprobs(options.logprobs || options.top_logprobs > 0),
-      ignore_eos(options.ignore_eos),
-      sampler(std::move(sampler)),
-      stream(kStreamCapacity, std::move(wake_loop)) {
-  sequence.salt = this->context.identity().tenant;
-  sequence.num_prompt = static_cast<int>(prompt.size());
-  sequence.max_tokens = options.max_tokens;
-  sequence.tokens = std::move(prompt);
+bool Contains(std::span<const TokenId> tokens, TokenId token) {
+  return std::ranges::find(tokens, token) != tokens.end();
 }
 
-StepLoop::StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool,
-                   PrefixCache* prefixes, Runner* runner, std::span<const TokenId> end_tokens)
-    : max_queue_(max_queue),
+}  // namespace
+
+StepLoop::StepLoop(const StepLoopOptions& options, std::unique_ptr<QueuePolicy> policy,
+                   BlockPool* pool, PrefixCache* prefixes, Runner* runner)
+    : options_(options),
       pool_(*pool),
       prefixes_(prefixes),
       runner_(*runner),
-      end_tokens_(end_tokens.begin(), end_tokens.end()),
-      scheduler_(options, pool, prefixes),
-      queue_(max_queue) {
+      scheduler_(options.scheduler, pool, prefixes),
+      queue_(options.max_queue, std::move(policy)) {
   PublishStats();
   thread_ = std::thread([this] { Main(); });
 }
@@ -63,12 +49,16 @@ void StepLoop::Stop() {
 }
 
 absl::Status StepLoop::Submit(std::shared_ptr<Request> request) {
+  const QueueTicket ticket{
+      .priority = request->options.priority,
+      .num_prompt_tokens = static_cast<int>(request->choices[0].sequence.tokens.size()),
+      .queued_at = absl::Now()};
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (stopping_) return ShuttingDown();
-    if (!queue_.Push(std::move(request))) {
-      return WithRetryAfter(WithReason(absl::ResourceExhaustedError(
-                                           StrCat(max_queue_, " requests are waiting already")),
+    if (!queue_.Push(ticket, std::move(request))) {
+      return WithRetryAfter(WithReason(absl::ResourceExhaustedError(StrCat(
+                                           options_.max_queue, " requests are waiting already")),
                                        "QUEUE_FULL"),
                             kQueueFullRetry);
     }
@@ -107,9 +97,11 @@ void StepLoop::Main() {
     PublishStats();
     if (!computed) WaitForWork();
   }
-  for (const std::shared_ptr<Request>& request : std::exchange(running_, {})) {
-    FinishRequest(*request, ShuttingDown());
+  for (const Running& running : running_) {
+    scheduler_.Remove(&running.choice->sequence);
+    running.request->stream.Finish(ShuttingDown());
   }
+  for (const Running& running : preempted_) running.request->stream.Finish(ShuttingDown());
   for (const std::shared_ptr<Request>& request :
        queue_.RemoveIf([](const Request&) { return true; })) {
     request->stream.Finish(ShuttingDown());
@@ -117,101 +109,213 @@ void StepLoop::Main() {
 }
 
 void StepLoop::DropClosed() {
-  for (const std::shared_ptr<Request>& request : queue_.RemoveIf(IsGone)) {
+  const auto gone = [](const Request& request) { return request.gone(0); };
+  for (const std::shared_ptr<Request>& request : queue_.RemoveIf(gone)) {
     request->stream.Finish(absl::CancelledError("cancelled while waiting"));
   }
-  std::erase_if(running_, [this](const std::shared_ptr<Request>& request) {
-    if (!IsGone(*request)) return false;
-    FinishRequest(*request, absl::CancelledError("cancelled while running"));
+  const absl::Time now = absl::Now();
+  for (const Running& running : running_) {
+    Request& request = *running.request;
+    if (now - request.paused_at < options_.reader_timeout) continue;
+    Fail(&request,
+         WithReason(absl::AbortedError(StrCat("the reader has taken nothing for ",
+                                              absl::FormatDuration(options_.reader_timeout))),
+                    "READER_STALLED"));
+  }
+  DropClosed(&running_, /*admitted=*/true);
+  DropClosed(&preempted_, /*admitted=*/false);
+}
+
+void StepLoop::DropClosed(std::vector<Running>* list, bool admitted) {
+  std::erase_if(*list, [&](const Running& running) {
+    Request& request = *running.request;
+    const bool closed = request.gone(running.choice->index);
+    if (!closed && !request.failed) return false;
+    if (closed) running.choice->finish_reason = FinishReason::kCancelled;
+    if (admitted) scheduler_.Remove(&running.choice->sequence);
+    // With the choice that computes the prompt go those that wait for it.
+    request.num_unfinished -= 1 + running.choice->sequence.num_forks;
+    if (!request.context.Check().ok()) {
+      request.stream.Finish(absl::CancelledError("cancelled while running"));
+    } else if (request.num_unfinished == 0) {
+      request.stream.Finish(absl::OkStatus());
+    }
     return true;
   });
 }
 
-void StepLoop::AdmitWaiting() {
-  while (const std::shared_ptr<Request> request = queue_.Front()) {
-    request->sequence.id = next_id_;
-    if (!scheduler_.Admit(&request->sequence)) break;
-    ++next_id_;
-    request->num_cached = request->sequence.num_cached;
-    counts_.cached_prompt_tokens += request->num_cached;
-    request->admitted_at = absl::Now();
-    queue_.PopFront();
-    running_.push_back(request);
+bool StepLoop::AdmitPreempted() {
+  while (!preempted_.empty()) {
+    if (!scheduler_.Admit(&preempted_.front().choice->sequence)) return false;
+    running_.push_back(std::move(preempted_.front()));
+    preempted_.erase(preempted_.begin());
   }
-}
-
-bool StepLoop::RunStep() {
-  for (const std::shared_ptr<Request>& request : running_) {
-    request->sequence.paused = !request->stream.HasRoom();
-  }
-  const StepPlan plan = scheduler_.Plan();
-  if (plan.empty()) return false;
-  const bool completed = runner_.Run(plan, [&] {
-    return std::all_of(plan.chunks.begin(), plan.chunks.end(),
-                       [this](const StepChunk& chunk) { return IsGone(*Find(chunk.sequence)); });
-  });
-  if (!completed) return true;  // the next turn drops them
-  ++counts_.steps;
-  for (const StepChunk& chunk : plan.chunks) {
-    const Sequence& sequence = Find(chunk.sequence)->sequence;
-    counts_.prompt_tokens += std::clamp<int64_t>(sequence.num_prompt - chunk.first_position, 0,
-                                                 static_cast<int64_t>(chunk.tokens.size()));
-  }
-  scheduler_.Commit(plan);
-  SampleAll(plan);
   return true;
 }
 
-void StepLoop::SampleAll(const StepPlan& plan) {
-  int logit_row = 0;
-  for (const StepChunk& chunk : plan.chunks) {
-    if (!chunk.wants_logits) continue;
-    const std::span<const float> logits = runner_.Logits(logit_row++);
-    Request* request = Find(chunk.sequence);
-    if (SampleNext(*request, logits)) continue;
-    std::erase_if(running_, [request](const auto& r) { return r.get() == request; });
+void StepLoop::AdmitWaiting() {
+  if (!AdmitPreempted()) return;
+  while (const std::shared_ptr<Request> request = queue_.Next(absl::Now())) {
+    Choice& choice = request->choices[0];
+    choice.sequence.id = next_id_;
+    if (!scheduler_.Admit(&choice.sequence)) break;
+    ++next_id_;
+    request->num_cached = choice.sequence.num_cached;
+    counts_.cached_prompt_tokens += request->num_cached;
+    request->admitted_at = absl::Now();
+    queue_.RemoveIf([&](const Request& other) { return &other == request.get(); });
+    running_.push_back({request, &choice});
   }
 }
 
-bool StepLoop::SampleNext(Request& request, std::span<const float> logits) {
-  const absl::StatusOr<TokenId> token = request.sampler.Sample(logits);
+void StepLoop::Prepare(const Running& running) {
+  Request& request = *running.request;
+  Sequence& sequence = running.choice->sequence;
+  const int room = static_cast<int>(request.stream.room()) / request.num_unfinished;
+  const bool was_paused = request.paused_at != absl::InfiniteFuture();
+  sequence.paused = room == 0;
+  if (sequence.paused != was_paused) {
+    request.paused_at = sequence.paused ? absl::Now() : absl::InfiniteFuture();
+  }
+  sequence.draft.clear();
+  if (sequence.paused || !sequence.decoding() || !request.options.prompt_lookup) return;
+  const int most = std::min({kMaxDraft, room - 1, sequence.num_left() - 1});
+  sequence.draft = running.choice->lookup.Draft(sequence.tokens, most, cost_.RowShare());
+}
+
+bool StepLoop::RunStep() {
+  int num_decoding = 0;
+  for (const Running& running : running_) {
+    Prepare(running);
+    num_decoding += running.choice->sequence.decoding() ? 1 : 0;
+  }
+  const StepPlan plan =
+      scheduler_.Plan(cost_.RowsWithin(options_.max_stall, num_decoding, kFirstMixedTokens));
+  for (const SequenceId id : plan.preempted) {
+    const auto at = std::ranges::find(
+        running_, id, [](const Running& running) { return running.choice->sequence.id; });
+    preempted_.push_back(std::move(*at));
+    running_.erase(at);
+    ++counts_.preemptions;
+  }
+  if (plan.empty()) return !plan.preempted.empty();
+  const absl::Time begin = absl::Now();
+  const bool completed = runner_.Run(plan, [&] {
+    return std::all_of(plan.chunks.begin(), plan.chunks.end(), [this](const StepChunk& chunk) {
+      const Running running = Find(chunk.sequence);
+      return running.request->gone(running.choice->index);
+    });
+  });
+  if (!completed) return true;  // the next turn drops them
+  cost_.Observe(plan.num_rows, absl::Now() - begin);
+  ++counts_.steps;
+  scheduler_.Commit(plan);
+  int row = 0;
+  for (const StepChunk& chunk : plan.chunks) {
+    const Sequence& sequence = Find(chunk.sequence).choice->sequence;
+    counts_.prompt_tokens += std::clamp<int64_t>(sequence.num_prompt - chunk.first_position, 0,
+                                                 static_cast<int64_t>(chunk.tokens.size()));
+    counts_.draft_tokens += static_cast<int64_t>(chunk.draft.size());
+    if (chunk.num_logits > 0) TakeLogits(chunk, row);
+    row += chunk.num_logits;
+  }
+  return true;
+}
+
+void StepLoop::TakeLogits(const StepChunk& chunk, int first_row) {
+  const Running running = Find(chunk.sequence);
+  Sequence& sequence = running.choice->sequence;
+  if (sequence.prompt_logits) TakePromptLogprobs(chunk, first_row, running.request.get());
+  if (sequence.num_owed() > 0) return;
+  const int num_draft = static_cast<int>(chunk.draft.size());
+  int row = first_row + chunk.num_logits - 1 - num_draft;
+  if (sequence.num_forks > 0) {
+    ForkChoices(running);
+    for (Choice& choice : running.request->choices) {
+      SampleNext({running.request, &choice}, runner_.Logits(row));
+    }
+    return;
+  }
+  // The drafts were copied: the sequence changes under the chunk's spans.
+  const std::vector<TokenId> draft(chunk.draft.begin(), chunk.draft.end());
+  for (int i = 0; SampleNext(running, runner_.Logits(row)); ++i, ++row) {
+    if (i == num_draft || sequence.tokens.back() != draft[i]) return;
+    ++sequence.num_computed;  // the guess was right, so its keys and values stand
+    ++counts_.accepted_draft_tokens;
+  }
+}
+
+void StepLoop::TakePromptLogprobs(const StepChunk& chunk, int first_row, Request* request) {
+  Sequence& sequence = request->choices[0].sequence;
+  for (int i = 0; i < static_cast<int>(chunk.tokens.size()); ++i) {
+    const int next = chunk.first_position + i + 1;
+    // After a preemption some are known already.
+    if (next >= sequence.num_prompt) break;
+    if (next <= static_cast<int>(request->prompt_logprobs.size())) continue;
+    request->prompt_logprobs.push_back(ComputeLogprob(
+        runner_.Logits(first_row + i), sequence.tokens[next], request->options.top_logprobs));
+  }
+  if (sequence.num_computed >= sequence.num_prompt) sequence.prompt_logits = false;
+}
+
+void StepLoop::ForkChoices(const Running& running) {
+  Request& request = *running.request;
+  for (Choice& choice : std::span(request.choices).subspan(1)) {
+    choice.sequence.id = next_id_++;
+    scheduler_.Fork(&running.choice->sequence, &choice.sequence);
+    running_.push_back({running.request, &choice});
+  }
+}
+
+bool StepLoop::SampleNext(const Running& running, std::span<const float> logits) {
+  Request& request = *running.request;
+  Sequence& sequence = running.choice->sequence;
+  const int num_sampled = static_cast<int>(sequence.tokens.size()) - sequence.num_prompt;
+  const bool may_end = num_sampled >= request.options.min_tokens;
+  const absl::StatusOr<TokenId> token = running.choice->sampler.Sample(
+      logits, may_end ? std::span<const TokenId>() : request.end_tokens);
   if (!token.ok()) {
-    FinishRequest(request, token.status());
+    Fail(&request, token.status());
     return false;
   }
-  if (!request.ignore_eos && std::ranges::find(end_tokens_, *token) != end_tokens_.end()) {
-    request.finish_reason = FinishReason::kStop;
-    FinishRequest(request, absl::OkStatus());
+  if (Contains(request.end_tokens, *token)) {
+    Finish(running, FinishReason::kStop);
     return false;
   }
   ++counts_.completion_tokens;
   TokenEvent event;
+  event.choice = running.choice->index;
   event.token.token = *token;
   if (request.wants_logprobs) {
-    event.token = ComputeLogprob(logits, *token, request.top_logprobs);
+    event.token = ComputeLogprob(logits, *token, request.options.top_logprobs);
   }
   event.sampled_at = absl::Now();
   request.stream.Push(std::move(event));
-  Sequence& sequence = request.sequence;
   sequence.tokens.push_back(*token);
-  if (static_cast<int>(sequence.tokens.size()) < sequence.num_prompt + sequence.max_tokens) {
-    return true;
-  }
-  request.finish_reason = FinishReason::kLength;
-  FinishRequest(request, absl::OkStatus());
+  if (sequence.num_left() > 0) return true;
+  Finish(running, FinishReason::kLength);
   return false;
 }
 
-void StepLoop::FinishRequest(Request& request, absl::Status status) {
-  scheduler_.Remove(&request.sequence);
-  request.stream.Finish(std::move(status));
+void StepLoop::Finish(const Running& running, FinishReason reason) {
+  Request& request = *running.request;
+  scheduler_.Remove(&running.choice->sequence);
+  running.choice->finish_reason = reason;
+  if (--request.num_unfinished == 0) request.stream.Finish(absl::OkStatus());
+  std::erase_if(running_,
+                [choice = running.choice](const Running& r) { return r.choice == choice; });
 }
 
-Request* StepLoop::Find(SequenceId id) {
-  for (const std::shared_ptr<Request>& request : running_) {
-    if (request->sequence.id == id) return request.get();
-  }
-  CAIRN_CHECK(false);
+void StepLoop::Fail(Request* request, absl::Status status) {
+  request->failed = true;  // the next turn drops its choices
+  request->stream.Finish(std::move(status));
+}
+
+StepLoop::Running StepLoop::Find(SequenceId id) const {
+  const auto at = std::ranges::find(
+      running_, id, [](const Running& running) { return running.choice->sequence.id; });
+  CAIRN_CHECK(at != running_.end());
+  return *at;
 }
 
 void StepLoop::CheckIdle() {
@@ -230,6 +334,7 @@ void StepLoop::CheckIdle() {
 
 void StepLoop::PublishStats() {
   counts_.running = static_cast<int>(running_.size());
+  counts_.preempted = static_cast<int>(preempted_.size());
   const int idle = prefixes_ == nullptr ? 0 : prefixes_->num_idle();
   counts_.kv_tokens_used = int64_t{pool_.num_used() - idle} * kBlockTokens;
   counts_.kv_tokens_cached = int64_t{idle} * kBlockTokens;
@@ -240,10 +345,11 @@ void StepLoop::PublishStats() {
 
 void StepLoop::WaitForWork() {
   // Requests that are here although nothing is owed wait for their readers, and end at their
-  // deadlines.
+  // deadlines or when the reader has been away for too long.
   absl::Time until = absl::InfiniteFuture();
-  for (const std::shared_ptr<Request>& request : running_) {
-    until = std::min(until, request->context.deadline());
+  for (const Running& running : running_) {
+    until = std::min({until, running.request->context.deadline(),
+                      running.request->paused_at + options_.reader_timeout});
   }
   std::unique_lock<std::mutex> lock(mutex_);
   const auto ready = [this] { return work_; };

@@ -2,8 +2,8 @@
 // hands tokens over; it never touches text and never waits for a reader.
 //
 // Each turn: drop what is closed or past its deadline, admit, plan, run, sample. So a cancel is
-// seen within one step whether the request waits, is in the middle of its prompt, or decodes; and a
-// step in which nobody is interested any more ends between two layers.
+// seen within one step whether the request waits, is in the middle of its prompt, decodes or was
+// preempted; and a step in which nobody is interested any more ends between two layers.
 //
 // Threads: all public methods are thread-safe.
 #ifndef CAIRN_ENGINE_STEP_LOOP_H_
@@ -17,44 +17,30 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/context.h"
 #include "common/status.h"
 #include "engine/engine.h"
 #include "engine/kv_cache/block_pool.h"
 #include "engine/kv_cache/prefix_cache.h"
+#include "engine/request.h"
 #include "engine/runner/runner.h"
-#include "engine/sampling/sampler.h"
 #include "engine/scheduler/request_queue.h"
 #include "engine/scheduler/scheduler.h"
-#include "engine/token_stream.h"
+#include "engine/scheduler/step_cost.h"
 
 namespace cairn::engine {
 
-// One call of Generate. The stream is shared with the caller; all the rest is the loop's once
-// submitted, except `finish_reason`, `admitted_at` and `num_cached`, which the caller may read
-// after the stream has ended or given a token.
-struct Request {
-  Request(RequestContext context, std::vector<TokenId> prompt, const GenerateOptions& options,
-          Sampler sampler, std::function<void()> wake_loop);
-
-  const RequestContext context;
-  const int top_logprobs;
-  const bool wants_logprobs;
-  const bool ignore_eos;
-  Sequence sequence;
-  Sampler sampler;
-  TokenStream stream;
-  FinishReason finish_reason = FinishReason::kLength;
-  absl::Time admitted_at = absl::InfiniteFuture();
-  int num_cached = 0;  // tokens of the prompt
+struct StepLoopOptions {
+  SchedulerOptions scheduler;
+  int max_queue = 64;
+  absl::Duration max_stall = absl::Milliseconds(250);
+  absl::Duration reader_timeout = absl::Minutes(1);
 };
 
 class StepLoop {
  public:
-  // Everything pointed at outlives the loop. `prefixes` may be null. `end_tokens` end a request
-  // unless it ignores them.
-  StepLoop(const SchedulerOptions& options, int max_queue, BlockPool* pool, PrefixCache* prefixes,
-           Runner* runner, std::span<const TokenId> end_tokens);
+  // Everything pointed at outlives the loop. `prefixes` may be null.
+  StepLoop(const StepLoopOptions& options, std::unique_ptr<QueuePolicy> policy, BlockPool* pool,
+           PrefixCache* prefixes, Runner* runner);
   ~StepLoop() { Stop(); }
 
   // Ends every request with CANCELLED, and the thread. Later calls of Submit fail; a second Stop
@@ -70,29 +56,42 @@ class StepLoop {
   EngineStats stats() const;
 
  private:
+  // A choice that computes, or that was preempted and waits to go on.
+  struct Running {
+    std::shared_ptr<Request> request;
+    Choice* choice;
+  };
+
   void Main();
   void DropClosed();
+  void DropClosed(std::vector<Running>* list, bool admitted);
   void AdmitWaiting();
+  bool AdmitPreempted();
   bool RunStep();  // false when there was nothing to compute
-  void SampleAll(const StepPlan& plan);
-  // Samples from `logits` and hands the token over, or ends the request. Returns whether it goes
-  // on.
-  bool SampleNext(Request& request, std::span<const float> logits);
-  void FinishRequest(Request& request, absl::Status status);
-  Request* Find(SequenceId id);
+  void Prepare(const Running& running);
+  // Handles the rows of one chunk that gave logits, `first_row` being the first.
+  void TakeLogits(const StepChunk& chunk, int first_row);
+  void TakePromptLogprobs(const StepChunk& chunk, int first_row, Request* request);
+  void ForkChoices(const Running& running);
+  // Samples from `logits` and hands the token over, or ends the choice. Returns whether it goes on.
+  bool SampleNext(const Running& running, std::span<const float> logits);
+  void Finish(const Running& running, FinishReason reason);
+  void Fail(Request* request, absl::Status status);
+  Running Find(SequenceId id) const;
   void CheckIdle();
   void PublishStats();
   void WaitForWork();
 
-  const int64_t max_queue_;
+  const StepLoopOptions options_;
   BlockPool& pool_;
   PrefixCache* const prefixes_;
   Runner& runner_;
-  const std::vector<TokenId> end_tokens_;
 
   // The loop's own.
   Scheduler scheduler_;
-  std::vector<std::shared_ptr<Request>> running_;
+  StepCost cost_;
+  std::vector<Running> running_;
+  std::vector<Running> preempted_;  // the first to be thrown out is the first to come back
   SequenceId next_id_ = 1;
   EngineStats counts_;
 

@@ -1,5 +1,6 @@
 #include "engine/token_stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -7,17 +8,17 @@
 
 namespace cairn::engine {
 
-TokenStream::TokenStream(size_t capacity, std::function<void()> wake_writer)
-    : capacity_(capacity), wake_writer_(std::move(wake_writer)) {}
+TokenStream::TokenStream(size_t capacity, int num_choices, std::function<void()> wake_writer)
+    : capacity_(capacity), wake_writer_(std::move(wake_writer)), closed_(num_choices, false) {}
 
-bool TokenStream::HasRoom() const {
+size_t TokenStream::room() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return events_.size() < capacity_;
+  return capacity_ - events_.size();
 }
 
-bool TokenStream::closed() const {
+bool TokenStream::closed(int choice) const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return closed_;
+  return closed_[choice];
 }
 
 void TokenStream::Push(TokenEvent event) {
@@ -35,10 +36,11 @@ void TokenStream::Finish(absl::Status status) {
 
 absl::StatusOr<std::optional<TokenEvent>> TokenStream::Next(const RequestContext& context) {
   std::optional<TokenEvent> event;
-  bool was_full = false;
+  bool was_short = false;  // of room for a token of every choice
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto ready = [&] { return closed_ || end_.has_value() || !events_.empty(); };
+    const auto all_closed = [&] { return std::ranges::find(closed_, false) == closed_.end(); };
+    const auto ready = [&] { return all_closed() || end_.has_value() || !events_.empty(); };
     if (context.deadline() == absl::InfiniteFuture()) {
       changed_.wait(lock, ready);
     } else {
@@ -46,24 +48,32 @@ absl::StatusOr<std::optional<TokenEvent>> TokenStream::Next(const RequestContext
     }
     CAIRN_RETURN_IF_ERROR(context.Check());
     if (events_.empty()) {
-      if (closed_) return absl::CancelledError("the token stream was closed");
+      if (all_closed()) return absl::CancelledError("the token stream was closed");
       if (!end_.has_value()) return absl::DeadlineExceededError("the deadline has passed");
       if (!end_->ok()) return *end_;
       return std::optional<TokenEvent>();
     }
-    was_full = events_.size() == capacity_;
+    was_short = capacity_ - events_.size() < closed_.size();
     event = std::move(events_.front());
     events_.pop_front();
   }
-  if (was_full) wake_writer_();
+  if (was_short) wake_writer_();
   return event;
 }
 
 void TokenStream::Close() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    closed_ = true;
+    closed_.assign(closed_.size(), true);
     changed_.notify_one();
+  }
+  wake_writer_();
+}
+
+void TokenStream::Close(int choice) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_[choice] = true;
   }
   wake_writer_();
 }

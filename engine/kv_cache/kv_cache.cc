@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "common/strings.h"
@@ -42,6 +44,7 @@ KvCache::KvCache(uint16_t* data, int64_t bytes, int num_layers, int num_blocks,
                  const kernels::HeadShape& heads)
     : data_(data),
       bytes_(bytes),
+      num_layers_(num_layers),
       heads_(heads),
       half_block_(kBlockTokens * HalvesPerToken(heads)),
       layer_stride_(num_blocks * 2 * half_block_) {
@@ -59,6 +62,13 @@ void KvCache::Store(int layer, BlockId block, int slot, const float* k, const fl
   uint16_t* keys = data_ + layer * layer_stride_ + block * 2 * half_block_;
   kernels::StoreKeys(k, heads_, slot, keys);
   kernels::StoreValues(v, heads_, slot, keys + half_block_);
+}
+
+void KvCache::CopyBlock(BlockId from, BlockId to) {
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    uint16_t* const blocks = data_ + layer * layer_stride_;
+    std::copy_n(blocks + from * 2 * half_block_, 2 * half_block_, blocks + to * 2 * half_block_);
+  }
 }
 
 }  // namespace cairn::engine

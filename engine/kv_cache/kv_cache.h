@@ -30,6 +30,9 @@ class KvCache {
   // Writes one token's keys and values, each [num_kv_heads, head_dim], into slot `slot` of a block.
   void Store(int layer, BlockId block, int slot, const float* k, const float* v);
 
+  // Copies a block's keys and values of all layers.
+  void CopyBlock(BlockId from, BlockId to);
+
   // Bytes that `num_tokens` tokens (a multiple of kBlockTokens) take.
   static int64_t BytesForTokens(int64_t num_tokens, int num_layers,
                                 const kernels::HeadShape& heads);
@@ -40,6 +43,7 @@ class KvCache {
 
   uint16_t* const data_;
   const int64_t bytes_;
+  const int num_layers_;
   const kernels::HeadShape heads_;
   const int64_t half_block_;    // halves of the keys of one block in one layer
   const int64_t layer_stride_;  // halves

@@ -54,10 +54,11 @@ int64_t Runner::ScratchBytes(const ModelConfig& config, int max_tokens, int max_
 }
 
 bool Runner::Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned) {
-  CAIRN_CHECK(!plan.empty() && plan.num_tokens <= static_cast<int>(positions_.size()));
+  CAIRN_CHECK(!plan.empty() && plan.num_rows <= static_cast<int>(positions_.size()));
   CAIRN_CHECK(int64_t{plan.num_logit_rows} * config_.vocab_size <=
               static_cast<int64_t>(logits_.size()));
-  n_ = plan.num_tokens;
+  for (const BlockCopy& copy : plan.copies) cache_.CopyBlock(copy.from, copy.to);
+  n_ = plan.num_rows;
   LoadRows(plan);
   kernels::RopeTable(config_.rope, positions_.data(), n_, rope_table_.data());
   for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -83,10 +84,12 @@ void Runner::ForRows(absl::FunctionRef<void(int64_t, int64_t)> fn) {
 void Runner::LoadRows(const StepPlan& plan) {
   int64_t row = 0;
   for (const StepChunk& chunk : plan.chunks) {
-    for (size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
-      CAIRN_DCHECK(chunk.tokens[i] >= 0 && chunk.tokens[i] < config_.vocab_size);
-      weights_.EmbeddingRow(chunk.tokens[i], &hidden_[row * config_.embedding_dim]);
-      positions_[row] = chunk.first_position + static_cast<int32_t>(i);
+    for (int i = 0; i < chunk.num_rows(); ++i, ++row) {
+      const int num_known = static_cast<int>(chunk.tokens.size());
+      const TokenId token = i < num_known ? chunk.tokens[i] : chunk.draft[i - num_known];
+      CAIRN_DCHECK(token >= 0 && token < config_.vocab_size);
+      weights_.EmbeddingRow(token, &hidden_[row * config_.embedding_dim]);
+      positions_[row] = chunk.first_position + i;
       block_tables_[row] = chunk.blocks.data();
     }
   }
@@ -173,11 +176,10 @@ void Runner::OutputLogits(const StepPlan& plan) {
   int64_t end_row = 0;
   int64_t num_rows = 0;
   for (const StepChunk& chunk : plan.chunks) {
-    end_row += static_cast<int64_t>(chunk.tokens.size());
-    if (!chunk.wants_logits) continue;
-    kernels::RmsNorm(&hidden_[(end_row - 1) * dim], 1, dim, weights_.output_norm().data(),
-                     config_.rms_epsilon, &normed_[num_rows * dim]);
-    ++num_rows;
+    end_row += chunk.num_rows();
+    kernels::RmsNorm(&hidden_[(end_row - chunk.num_logits) * dim], chunk.num_logits, dim,
+                     weights_.output_norm().data(), config_.rms_epsilon, &normed_[num_rows * dim]);
+    num_rows += chunk.num_logits;
   }
   if (num_rows == 0) return;
   kernels::MatMul(weights_.output(), normed_.data(), num_rows, logits_.data(), pool_);

@@ -33,13 +33,13 @@ class Runner {
   Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, int max_tokens,
          int max_logit_rows);
 
-  // Stores the keys and values of the plan's tokens and computes its logits. `abandoned` is asked
-  // between layers; when it says yes the step ends there, Run returns false, and nothing that it
-  // did counts: the same positions may be computed again. REQUIRES: the plan is not empty, its
-  // tokens are in [0, vocab_size).
+  // Copies the plan's blocks, stores the keys and values of its tokens and computes its logits.
+  // `abandoned` is asked between layers; when it says yes the step ends there, Run returns false,
+  // and nothing that it did counts: the same positions may be computed again. REQUIRES: the plan is
+  // not empty, its tokens are in [0, vocab_size).
   bool Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned);
 
-  // The logits [vocab_size] of the i-th chunk that wanted them; valid until the next Run.
+  // The logits [vocab_size] of the i-th row that wanted them; valid until the next Run.
   std::span<const float> Logits(int i) const;
 
  private:

@@ -49,8 +49,8 @@ class Harness {
       chunk.first_position = piece.first;
       chunk.tokens = std::span(*piece.tokens).subspan(piece.first, piece.count);
       chunk.blocks = piece.table->blocks();
-      chunk.wants_logits = true;
-      plan.num_tokens += piece.count;
+      chunk.num_logits = 1;
+      plan.num_rows += piece.count;
       ++plan.num_logit_rows;
       plan.chunks.push_back(chunk);
     }

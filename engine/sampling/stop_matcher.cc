@@ -7,7 +7,8 @@
 
 namespace cairn::engine {
 
-StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
+StopMatcher::StopMatcher(const std::vector<std::string>& stops, bool include_match)
+    : include_match_(include_match) {
   for (const std::string& stop : stops) {
     CAIRN_CHECK(!stop.empty());
     Pattern pattern{stop, std::vector<size_t>(stop.size(), 0)};
@@ -40,7 +41,7 @@ std::string StopMatcher::Feed(std::string_view text) {
       held_.append(text.substr(0, i + 1));
       // A match began at most `match` bytes ago, and nothing of it has been shown: it was held
       // back.
-      held_.resize(held_.size() - match);
+      if (!include_match_) held_.resize(held_.size() - match);
       return std::exchange(held_, "");
     }
   }

@@ -19,8 +19,8 @@ namespace cairn::engine {
 
 class StopMatcher {
  public:
-  // REQUIRES: no stop string is empty.
-  explicit StopMatcher(const std::vector<std::string>& stops);
+  // `include_match`: the match itself is text too. REQUIRES: no stop string is empty.
+  explicit StopMatcher(const std::vector<std::string>& stops, bool include_match = false);
 
   // Takes the next piece and returns the text that is now safe to show. After a match it returns
   // "".
@@ -39,6 +39,7 @@ class StopMatcher {
   // Advances by one byte; returns whether the whole pattern has been seen.
   static bool Advance(Pattern& pattern, char byte);
 
+  const bool include_match_;
   std::vector<Pattern> patterns_;
   std::string held_;
   bool matched_ = false;

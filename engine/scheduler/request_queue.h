@@ -1,68 +1,76 @@
-// RequestQueue: requests that wait for admission, first come first served, bounded.
+// RequestQueue: requests that wait for admission, in the order of a policy, bounded.
 //
-// The head is never overtaken: a large request is not starved by small ones behind it.
+// Whoever is next is never overtaken because it is large: a request that needs much room is not
+// starved by small ones behind it.
 // Threads: thread-safe. One thread takes requests out.
 #ifndef CAIRN_ENGINE_SCHEDULER_REQUEST_QUEUE_H_
 #define CAIRN_ENGINE_SCHEDULER_REQUEST_QUEUE_H_
 
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
+
+#include "engine/scheduler/queue_policy.h"
 
 namespace cairn::engine {
 
 template <typename Request>
 class RequestQueue {
  public:
-  explicit RequestQueue(size_t capacity) : capacity_(capacity) {}
+  RequestQueue(size_t capacity, std::unique_ptr<QueuePolicy> policy)
+      : capacity_(capacity), policy_(std::move(policy)) {}
 
   // False, and nothing happens, when the queue is full.
-  bool Push(std::shared_ptr<Request> request) {
+  bool Push(const QueueTicket& ticket, std::shared_ptr<Request> request) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (requests_.size() >= capacity_) return false;
-    requests_.push_back(std::move(request));
+    if (entries_.size() >= capacity_) return false;
+    entries_.push_back({ticket, std::move(request)});
     return true;
   }
 
-  // The longest-waiting request, or null.
-  std::shared_ptr<Request> Front() const {
+  // The request that is next at `now`, or null.
+  std::shared_ptr<Request> Next(absl::Time now) const {
     std::lock_guard<std::mutex> lock(mutex_);
-    return requests_.empty() ? nullptr : requests_.front();
-  }
-  // REQUIRES: not empty.
-  void PopFront() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    requests_.pop_front();
+    const Entry* next = nullptr;
+    double lowest = 0;
+    for (const Entry& entry : entries_) {
+      const double rank = policy_->Rank(entry.ticket, now);
+      if (next != nullptr && rank >= lowest) continue;
+      next = &entry;
+      lowest = rank;
+    }
+    return next == nullptr ? nullptr : next->request;
   }
 
   // Takes out, wherever they stand, the requests for which `gone` holds.
   std::vector<std::shared_ptr<Request>> RemoveIf(const std::function<bool(const Request&)>& gone) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::shared_ptr<Request>> removed;
-    std::deque<std::shared_ptr<Request>> kept;
-    for (std::shared_ptr<Request>& request : requests_) {
-      if (gone(*request)) {
-        removed.push_back(std::move(request));
-      } else {
-        kept.push_back(std::move(request));
-      }
-    }
-    requests_.swap(kept);
+    std::erase_if(entries_, [&](Entry& entry) {
+      if (!gone(*entry.request)) return false;
+      removed.push_back(std::move(entry.request));
+      return true;
+    });
     return removed;
   }
 
   size_t size() const {
     std::lock_guard<std::mutex> lock(mutex_);
-    return requests_.size();
+    return entries_.size();
   }
 
  private:
+  struct Entry {
+    QueueTicket ticket;
+    std::shared_ptr<Request> request;
+  };
   const size_t capacity_;
+  const std::unique_ptr<QueuePolicy> policy_;
   mutable std::mutex mutex_;
-  std::deque<std::shared_ptr<Request>> requests_;
+  std::vector<Entry> entries_;  // in order of arrival
 };
 
 }  // namespace cairn::engine
