@@ -3,6 +3,7 @@
 #include <unicode/unorm2.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_replace.h"
@@ -28,7 +29,7 @@ const UNormalizer2* Nfc() {
 // Composes with the character before where Unicode has a composition for the two. Pairwise, not the
 // full algorithm: like the longest match of the original table, and linear whatever marks follow.
 void AppendComposed(char32_t c, std::u32string* out) {
-  if (c >= 0x300 && !out->empty()) {  // no character below composes with the one before it
+  if (c >= 0x300) {  // no character below composes with the one before it
     UChar32 composed =
         unorm2_composePair(Nfc(), static_cast<UChar32>(out->back()), static_cast<UChar32>(c));
     if (composed >= 0) {
@@ -37,6 +38,13 @@ void AppendComposed(char32_t c, std::u32string* out) {
     }
   }
   out->push_back(c);
+}
+
+bool IsComposition(char32_t c) {
+  UChar parts[32];  // two characters
+  UErrorCode error = U_ZERO_ERROR;
+  return unorm2_getRawDecomposition(Nfc(), static_cast<UChar32>(c), parts, std::size(parts),
+                                    &error) >= 0;
 }
 
 }  // namespace
@@ -116,15 +124,24 @@ std::string UnigramTokenizer::OrdinaryBytes(TokenId id) const {
 std::string UnigramTokenizer::Normalize(std::string_view text) const {
   std::u32string chars;
   chars.reserve(text.size());
+  // Whether the last character may compose with the next: it is all that its original became, and
+  // no composition from the start (the original table has a circumflex and an acute behind a
+  // letter, but no acute behind a letter with a circumflex).
+  bool composes = false;
   for (size_t pos = 0; pos < text.size();) {
     size_t length = 0;
     char32_t c = DecodeUtf8(text, pos, &length);
     pos += length;
-    if (auto it = normalization_.find(c); it != normalization_.end()) {
-      for (char32_t r : it->second) AppendComposed(r, &chars);
+    auto it = normalization_.find(c);
+    const std::u32string_view replacement =
+        it == normalization_.end() ? std::u32string_view(&c, 1) : it->second;
+    const bool is_one = replacement.size() == 1;
+    if (is_one && composes) {
+      AppendComposed(replacement[0], &chars);
     } else {
-      AppendComposed(c, &chars);
+      chars += replacement;
     }
+    composes = is_one && !IsComposition(replacement[0]);
   }
   std::string out;
   bool mark_next = add_space_prefix_;

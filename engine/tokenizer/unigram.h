@@ -16,11 +16,11 @@
 // tokenizer.ggml.remove_extra_whitespaces = false, is refused.
 //
 // Encoding: replace code points by the table (ill-formed bytes count as U+FFFD); compose neighbours
-// that have a canonical composition, as the original table does for decomposed letters; drop spaces
-// at both ends and all but one of a run; U+2581 for each space and in front; Viterbi. A character
-// in no piece may be <unk> at the least score minus 10; of equal paths the one found first,
-// shortest piece first, wins. Neighbouring unknown characters make one <unk>. Control pieces are
-// never matched: a literal "</s>" is text.
+// that have a canonical composition, as the original table does, so only what was written fully
+// decomposed; drop spaces at both ends and all but one of a run; U+2581 for each space and in
+// front; Viterbi. A character in no piece may be <unk> at the least score minus 10; of equal paths
+// the one found first, shortest piece first, wins. Neighbouring unknown characters make one <unk>.
+// Control pieces are never matched: a literal "</s>" is text.
 #ifndef CAIRN_ENGINE_TOKENIZER_UNIGRAM_H_
 #define CAIRN_ENGINE_TOKENIZER_UNIGRAM_H_
 

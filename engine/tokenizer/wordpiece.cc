@@ -14,16 +14,35 @@ namespace {
 
 constexpr size_t kMaxWordChars = 100;  // max_input_chars_per_word of every BERT tokenizer
 
+// The general category, as a mask of U_GC_*_MASK, as the reference knows it: its table is Unicode
+// 8, where later characters are unassigned and six were of another category.
+uint32_t CategoryMask(char32_t c) {
+  constexpr uint8_t kTableVersion = 8;
+  switch (c) {
+    case 0x166D:
+    case 0x111C9:
+      return U_GC_PO_MASK;
+    case 0x1734:
+      return U_GC_MN_MASK;
+    case 0x1885:
+    case 0x1886:
+      return U_GC_LO_MASK;
+    case 0xA9BD:
+      return U_GC_MC_MASK;
+  }
+  UVersionInfo age;
+  u_charAge(static_cast<UChar32>(c), age);
+  return age[0] > kTableVersion ? U_GC_CN_MASK : U_GET_GC_MASK(static_cast<UChar32>(c));
+}
+
 // Private-use and format characters count; unassigned ones do not, as in the reference.
 bool IsControlChar(char32_t c) {
-  constexpr uint32_t kOther = U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK;
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & kOther) != 0;
+  return (CategoryMask(c) & (U_GC_CC_MASK | U_GC_CF_MASK | U_GC_CO_MASK)) != 0;
 }
 
 bool IsPunctuation(char32_t c) {
   // All visible ASCII that is no letter or digit, + and $ among them.
-  const uint32_t kinds = U_GC_P_MASK | (c < 0x80 ? U_GC_S_MASK : 0);
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & kinds) != 0;
+  return (CategoryMask(c) & (U_GC_P_MASK | (c < 0x80 ? U_GC_S_MASK : 0))) != 0;
 }
 
 // The blocks of the reference, with its slip of 2B920 for 2B820, so that the words are the same.
@@ -88,7 +107,7 @@ void ForEachWord(std::string_view text, const Emit& emit) {
     parts.clear();
     AppendDecomposed(c, &parts);
     for (char32_t part : parts) {
-      if (u_charType(static_cast<UChar32>(part)) == U_NON_SPACING_MARK) continue;
+      if (CategoryMask(part) == U_GC_MN_MASK) continue;
       const bool is_punctuation = IsPunctuation(part);
       if (is_punctuation) flush();
       AppendUtf8(static_cast<char32_t>(u_tolower(static_cast<UChar32>(part))), &word);
