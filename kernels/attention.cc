@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/huge_page_allocator.h"
 #include "kernels/attention_dispatch.h"
 #include "kernels/cpu.h"
 #include "kernels/ops.h"
@@ -26,6 +27,17 @@ int HeadsPerTask(const HeadShape& shape, int64_t row_tiles, int num_threads) {
   return (group + parts - 1) / parts;
 }
 
+// Rows of a dense tile. Results do not depend on it: a row's keys come in the same steps.
+int DenseTileRows(const DenseAttentionArgs& args, int num_threads) {
+  const int64_t rows = args.offsets[args.num_sequences] - args.offsets[0];
+  int tile_rows = kDenseTileRows;
+  while (tile_rows > kLeastDenseTileRows &&
+         rows / tile_rows * args.shape.num_kv_heads < 4 * int64_t{num_threads}) {
+    tile_rows /= 2;
+  }
+  return tile_rows;
+}
+
 // Calls run(row tile index, head_begin, head_end) for all of them in parallel.
 template <typename Run>
 void ForTiles(const HeadShape& shape, int64_t row_tiles, WorkerPool& pool, Run run) {
@@ -41,6 +53,12 @@ void ForTiles(const HeadShape& shape, int64_t row_tiles, WorkerPool& pool, Run r
 }
 
 }  // namespace
+
+float* DenseScratch(int64_t count) {
+  thread_local HugeVector<float> scratch;
+  if (static_cast<int64_t>(scratch.size()) < count) scratch.resize(count);
+  return scratch.data();
+}
 
 const AttentionKernels& AttentionKernelsOf(Isa isa) {
 #if defined(__x86_64__)
@@ -74,10 +92,11 @@ void DenseAttentionWith(const AttentionKernels& kernels, const DenseAttentionArg
     int sequence;
   };
   std::vector<RowTile> tiles;
+  const int tile_rows = DenseTileRows(args, pool.size());
   for (int s = 0; s < args.num_sequences; ++s) {
     CAIRN_CHECK(args.offsets[s] <= args.offsets[s + 1]);
-    for (int64_t row = args.offsets[s]; row < args.offsets[s + 1]; row += kDenseTileRows) {
-      tiles.push_back({row, std::min<int64_t>(row + kDenseTileRows, args.offsets[s + 1]), s});
+    for (int64_t row = args.offsets[s]; row < args.offsets[s + 1]; row += tile_rows) {
+      tiles.push_back({row, std::min<int64_t>(row + tile_rows, args.offsets[s + 1]), s});
     }
   }
   ForTiles(args.shape, static_cast<int64_t>(tiles.size()), pool,

@@ -2,9 +2,9 @@
 // sequences.
 //
 // out = softmax(scale * q k^T) v, in one pass with a running maximum (Milakov and Gimelshein, 2018;
-// tiled as in FlashAttention), 32 keys at a time from the first on. A row's result depends on its
-// own keys only, to the bit: not on the other rows of the call, nor on the number of threads. Query
-// head h reads KV head h / (num_heads / num_kv_heads).
+// tiled as in FlashAttention), 32 keys of a cache or 512 of a dense sequence at a time from the
+// first on. A row's result depends on its own keys only, to the bit: not on the other rows of the
+// call, nor on the number of threads. Query head h reads KV head h / (num_heads / num_kv_heads).
 //
 // REQUIRES throughout: head_dim a multiple of 8, at most kMaxHeadDim; num_heads a multiple of
 // num_kv_heads; `out` does not overlap the inputs. Dispatched at run time (kernels/cpu.h);

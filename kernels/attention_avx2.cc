@@ -4,6 +4,7 @@
 namespace cairn::kernels {
 namespace {
 #include "kernels/attention.inc"
+#include "kernels/attention_dense.inc"
 }  // namespace
 
 const AttentionKernels kAttentionAvx2 = {Paged, Dense};

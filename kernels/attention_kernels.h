@@ -14,8 +14,9 @@ namespace cairn::kernels {
 inline constexpr int kTileRows = 8;
 inline constexpr int kTileHeads = 16;
 // Keys are turned once for each tile of a dense sequence: many rows make that a small part of the
-// work.
-inline constexpr int kDenseTileRows = 128;
+// work. Tiles have fewer rows, down to the least, where there would be too few for the threads.
+inline constexpr int kDenseTileRows = 512;
+inline constexpr int kLeastDenseTileRows = 64;
 
 // Rows [row_begin, row_end) and query heads [head_begin, head_end). All rows share a block table,
 // or keys; all heads share a KV head.
@@ -30,6 +31,9 @@ struct AttentionKernels {
   void (*dense)(const DenseAttentionArgs& args, const AttentionTile& tile, int64_t key_begin,
                 int64_t key_end);
 };
+
+// Room for `count` floats, aligned to 64 bytes, that a thread keeps for its next call.
+float* DenseScratch(int64_t count);
 
 extern const AttentionKernels kAttentionScalar;
 extern const AttentionKernels kAttentionAvx2;

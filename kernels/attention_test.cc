@@ -216,42 +216,69 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   for (int d = 0; d < 8; ++d) EXPECT_NEAR(out[d], values[best][d], 1e-5);
 }
 
-TEST_P(AttentionTest, DenseRaggedSequences) {
-  for (const HeadShape& shape : kShapes) {
-    const std::vector<int32_t> offsets = {0, 1, 1, 34, 50, 119, 300};
-    const int64_t total = offsets.back(), width = int64_t{shape.num_heads} * shape.head_dim;
-    const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
-    const std::vector<float> q = RandomFloats(total * width, &rng_);
-    const std::vector<float> k = RandomFloats(total * kv_width, &rng_);
-    const std::vector<float> v = RandomFloats(total * kv_width, &rng_);
-    std::vector<float> out(total * width);
-    DenseAttentionArgs args;
-    args.shape = shape;
-    args.num_sequences = static_cast<int>(offsets.size()) - 1;
-    args.offsets = offsets.data();
-    args.q = q.data();
-    args.k = k.data();
-    args.v = v.data();
-    args.q_stride = args.out_stride = width;
-    args.k_stride = args.v_stride = kv_width;
-    args.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
-    args.out = out.data();
-    DenseAttentionWith(*GetParam().kernels, args, pool_);
-    const int group = shape.num_heads / shape.num_kv_heads;
-    for (int s = 0; s < args.num_sequences; ++s) {
-      for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
-        for (int h = 0; h < shape.num_heads; ++h) {
-          std::vector<const float*> keys, values;
-          for (int64_t j = offsets[s]; j < offsets[s + 1]; ++j) {
-            keys.push_back(&k[j * kv_width + h / group * shape.head_dim]);
-            values.push_back(&v[j * kv_width + h / group * shape.head_dim]);
-          }
-          ExpectAttention(&q[i * width + h * shape.head_dim], keys, values, shape.head_dim,
-                          args.scale, &out[i * width + h * shape.head_dim]);
+// One query and head in `every` is held against the definition.
+void CheckDense(const AttentionKernels& kernels, const HeadShape& shape,
+                const std::vector<int32_t>& offsets, int every, WorkerPool& pool,
+                std::mt19937* rng) {
+  const int64_t total = offsets.back(), width = int64_t{shape.num_heads} * shape.head_dim;
+  const int64_t kv_width = int64_t{shape.num_kv_heads} * shape.head_dim;
+  const std::vector<float> q = RandomFloats(total * width, rng);
+  const std::vector<float> k = RandomFloats(total * kv_width, rng);
+  const std::vector<float> v = RandomFloats(total * kv_width, rng);
+  std::vector<float> out(total * width);
+  DenseAttentionArgs args;
+  args.shape = shape;
+  args.num_sequences = static_cast<int>(offsets.size()) - 1;
+  args.offsets = offsets.data();
+  args.q = q.data();
+  args.k = k.data();
+  args.v = v.data();
+  args.q_stride = args.out_stride = width;
+  args.k_stride = args.v_stride = kv_width;
+  args.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+  args.out = out.data();
+  DenseAttentionWith(kernels, args, pool);
+  const int group = shape.num_heads / shape.num_kv_heads;
+  int64_t next = 0;
+  for (int s = 0; s < args.num_sequences; ++s) {
+    for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) {
+      for (int h = 0; h < shape.num_heads; ++h) {
+        if (next++ % every != 0) continue;
+        std::vector<const float*> keys, values;
+        for (int64_t j = offsets[s]; j < offsets[s + 1]; ++j) {
+          keys.push_back(&k[j * kv_width + h / group * shape.head_dim]);
+          values.push_back(&v[j * kv_width + h / group * shape.head_dim]);
         }
+        ExpectAttention(&q[i * width + h * shape.head_dim], keys, values, shape.head_dim,
+                        args.scale, &out[i * width + h * shape.head_dim]);
       }
     }
+    // The sequence alone, cut into other tiles, gives the same bits.
+    const std::vector<int32_t> alone_offsets = {0, offsets[s + 1] - offsets[s]};
+    std::vector<float> alone(alone_offsets[1] * width);
+    DenseAttentionArgs one = args;
+    one.num_sequences = 1;
+    one.offsets = alone_offsets.data();
+    one.q += offsets[s] * width;
+    one.k += offsets[s] * kv_width;
+    one.v += offsets[s] * kv_width;
+    one.out = alone.data();
+    DenseAttentionWith(kernels, one, pool);
+    ASSERT_EQ(std::memcmp(alone.data(), &out[offsets[s] * width], alone.size() * sizeof(float)), 0)
+        << "sequence " << s;
   }
+}
+
+TEST_P(AttentionTest, DenseRaggedSequences) {
+  for (const HeadShape& shape : kShapes) {
+    CheckDense(*GetParam().kernels, shape, {0, 1, 1, 34, 50, 119, 300}, 1, pool_, &rng_);
+  }
+}
+
+// Steps of 512 keys, and rows enough for the largest tiles.
+TEST_P(AttentionTest, DenseLongSequences) {
+  CheckDense(*GetParam().kernels, {4, 4, 32}, {0, 512, 1200}, 97, pool_, &rng_);
+  CheckDense(*GetParam().kernels, {2, 1, 72}, {0, 700, 1000}, 31, pool_, &rng_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, testing::ValuesIn(AllCases()),
