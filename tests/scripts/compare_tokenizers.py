@@ -90,18 +90,24 @@ SCRIPTS = {  # ranges of assigned letters, with their own marks and digits
 }
 SPACES = [" ", "  ", "   ", "\t", "\n", "\r\n", "\r", "\n\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x1f", "\x85", "\xa0", "\u1680",
           "\u2000", "\u2003", "\u2009", "\u200a", "\u2028", "\u2029", "\u202f", "\u205f", "\u3000", "\u200b", "\u2060", "\ufeff"]
-MARKS = ["\u0301", "\u0300", "\u0302", "\u0309", "\u11a8", "\u0308", "\u0323", "\u0327", "\u030a", "\u0345", "\u064b", "\u05b0", "\u093c", "\u3099", "\u20dd", "\ufe0f",
+MARKS = ["\u0301", "\u0300", "\u0302", "\u0309", "\u11a8", "\u0308", "\u0323", "\u0327", "\u030a", "\u0345", "\u064b", "\u05b0",
+         "\u093c", "\u3099", "\u20dd", "\ufe0f",
          "\u0488", "\u1ab0"]
 EMOJI = ["👩‍👩‍👧‍👦", "🇫🇷", "👍🏽", "☺️", "🏳️‍🌈", "🤖", "1️⃣", "❤️‍🔥", "🧑🏿‍🚀", "\u200d", "🏴\U000e0067\U000e0062\U000e007f"]
-CODE = ["int main(void) {\n\treturn 0;\n}\n", "for (auto& [k, v] : m)\r\n", "x+=1;//", "def f(self, *args):\n    ", "=>", "</div>", "#include <",
+CODE = ["int main(void) {\n\treturn 0;\n}\n", "for (auto& [k, v] : m)\r\n", "x+=1;//", "def f(self, *args):\n    ", "=>",
+        "</div>", "#include <",
         "\\u0041", "0x1F", "3.14e-10", "a_b", "CamelCase", "----", "====", "    ", "\t\t", "${x}", "`", "::", "...", "%s\\n", "SELECT * FROM"]
-CONTRACTIONS = ["'s", "'S", "'t", "'re", "'RE", "'rE", "'ve", "'Ve", "'m", "'M", "'ll", "'LL", "'lL", "'d", "'D", "'\u017f", "\u2019s", "''s",
+CONTRACTIONS = ["'s", "'S", "'t", "'re", "'RE", "'rE", "'ve", "'Ve", "'m", "'M", "'ll", "'LL", "'lL", "'d", "'D", "'\u017f",
+                "\u2019s", "''s",
                 "I'M", "don't", "'l", "'r", "' s", "'\u212a"]
 NUMBERS = ["0", "12", "123", "1234567", "1,234.56", "½", "²", "Ⅷ", "٣", "१२", "１２", "1e9", "-7", "一二"]
-ODD = ["\x00", "\x01", "\x7f", "\x9f", "\ufffd", "\ufffd\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\ue000", "\U000f0000", "\u00ad", "\u200e",
+ODD = ["\x00", "\x01", "\x7f", "\x9f", "\ufffd", "\ufffd\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\ue000", "\U000f0000",
+       "\u00ad", "\u200e",
        "\u180e", "\u2581", "\u2581\u2581", "Ġ", "##", "##a", "<0x0A>", "\ufff9"]
-SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<s>", "</s>", "<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]", "[PAD]", "[UNK]", "<|user|>",
-           "<|end|>", "<|assistant|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|im_end", "|>", "<", "<repo_name>", "<|eot_id|>"]
+SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<s>", "</s>", "<unk>", "<pad>", "[CLS]", "[SEP]", "[MASK]", "[PAD]",
+           "[UNK]", "<|user|>",
+           "<|end|>", "<|assistant|>", "<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|im_end", "|>", "<", "<repo_name>",
+           "<|eot_id|>"]
 
 
 def assigned():
