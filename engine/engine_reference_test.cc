@@ -24,9 +24,8 @@
 #include "common/strings.h"
 #include "engine/engine.h"
 #include "engine/gguf/gguf.h"
-#include "engine/gguf/gguf_writer.h"
+#include "engine/testing/float_copy.h"
 #include "gtest/gtest.h"
-#include "kernels/matmul.h"
 #include "nlohmann/json.hpp"
 
 namespace cairn::engine {
@@ -154,43 +153,13 @@ TEST_P(QuantisedTest, AgreesWithLlamaCpp) {
   EXPECT_LE(exact_ours, 1.5 * exact_llama);
 }
 
-// The file's own metadata with every tensor in F32.
-absl::Status WriteFloatCopy(const std::string& source, const std::string& target) {
-  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(source));
-  GgufWriter writer;
-  for (const auto& [key, value] : file->metadata()) {
-    if (const auto* v = std::get_if<std::string_view>(&value)) writer.AddString(key, *v);
-    if (const auto* v = std::get_if<bool>(&value)) writer.AddBool(key, *v);
-    if (const auto* v = std::get_if<int64_t>(&value)) writer.AddInt64(key, *v);
-    if (const auto* v = std::get_if<uint64_t>(&value)) writer.AddUint64(key, *v);
-    if (const auto* v = std::get_if<double>(&value)) writer.AddFloat(key, static_cast<float>(*v));
-    if (const auto* v = std::get_if<std::vector<float>>(&value)) writer.AddFloats(key, *v);
-    if (const auto* v = std::get_if<std::vector<int64_t>>(&value)) {
-      writer.AddInts(key, std::vector<int32_t>(v->begin(), v->end()));
-    }
-    if (const auto* v = std::get_if<std::vector<std::string_view>>(&value)) {
-      writer.AddStrings(key, std::vector<std::string>(v->begin(), v->end()));
-    }
-  }
-  for (const GgufTensor& tensor : file->tensors()) {
-    std::vector<uint8_t> bytes(tensor.num_elements() * sizeof(float));
-    const size_t row_bytes = tensor.data.size() / (tensor.num_elements() / tensor.cols());
-    for (int64_t row = 0; row < tensor.num_elements() / tensor.cols(); ++row) {
-      kernels::DequantizeRow(tensor.type, tensor.data.data() + row * row_bytes, tensor.cols(),
-                             reinterpret_cast<float*>(bytes.data()) + row * tensor.cols());
-    }
-    writer.AddTensor(tensor.name, kernels::DType::kF32, tensor.dims, std::move(bytes));
-  }
-  return writer.WriteFile(target);
-}
-
 class ExactTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ExactTest, AgreesWithLlamaCpp) {
   const std::string path = ModelPath(GetParam());
   if (!GgufFile::Open(path).ok()) GTEST_SKIP() << path << " is missing";
   const std::string copy = ::testing::TempDir() + "/cairn_float_copy.gguf";
-  ASSERT_TRUE(WriteFloatCopy(path, copy).ok());
+  ASSERT_TRUE(testing::WriteFloatCopy(path, copy).ok());
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Load(copy, {.max_context = 4096});
   std::remove(copy.c_str());  // the mapping keeps the bytes
   ASSERT_TRUE(engine.ok()) << engine.status();
