@@ -75,10 +75,11 @@ absl::Status ValidateGenerate(const std::vector<TokenId>& prompt, const Generate
   CAIRN_RETURN_IF_ERROR(CheckTokens("prompt", prompt, vocab_size));
   const SamplingParams& sampling = options.sampling;
   CAIRN_RETURN_IF_ERROR(ValidateSamplingParams(sampling));
-  CAIRN_RETURN_IF_ERROR(CheckTokens("allowed_tokens", sampling.allowed_tokens, vocab_size));
-  CAIRN_RETURN_IF_ERROR(CheckTokens("banned_tokens", sampling.banned_tokens, vocab_size));
+  CAIRN_RETURN_IF_ERROR(
+      CheckTokens("sampling.allowed_tokens", sampling.allowed_tokens, vocab_size));
+  CAIRN_RETURN_IF_ERROR(CheckTokens("sampling.banned_tokens", sampling.banned_tokens, vocab_size));
   for (const auto& [token, bias] : sampling.logit_bias) {
-    CAIRN_RETURN_IF_ERROR(CheckTokens("logit_bias", {&token, 1}, vocab_size));
+    CAIRN_RETURN_IF_ERROR(CheckTokens("sampling.logit_bias", {&token, 1}, vocab_size));
   }
   CAIRN_RETURN_IF_ERROR(CheckTokens("stop_tokens", options.stop_tokens, vocab_size));
   if (options.stop_tokens.size() > kMaxStopTokens) {

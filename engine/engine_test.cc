@@ -26,7 +26,8 @@ using testing::ReferenceLogits;
 using testing::TinyModel;
 using testing::TinyModelOptions;
 
-constexpr int kContext = 8192;
+// So long that no machine gets to its end before a deadline of less than a second.
+constexpr int kContext = 65536;
 
 const TinyModel& Model() {
   static const TinyModel* model = new TinyModel({.context_length = kContext});
@@ -196,8 +197,8 @@ TEST(EngineTest, BadRequestsNameTheField) {
       {status_of({TinyModel::kVocabSize}, [](auto&) {}), "prompt"},
       {status_of(prompt, [](auto& o) { o.max_tokens = 0; }), "max_tokens"},
       {status_of(prompt, [](auto& o) { o.max_tokens = -5; }), "max_tokens"},
-      {status_of(prompt, [](auto& o) { o.sampling.temperature = -1; }), "temperature"},
-      {status_of(prompt, [](auto& o) { o.sampling.top_p = 0; }), "top_p"},
+      {status_of(prompt, [](auto& o) { o.sampling.temperature = -1; }), "sampling.temperature"},
+      {status_of(prompt, [](auto& o) { o.sampling.top_p = 0; }), "sampling.top_p"},
       {status_of(prompt, [](auto& o) { o.top_logprobs = -1; }), "top_logprobs"},
       {status_of(prompt, [](auto& o) { o.top_logprobs = 21; }), "top_logprobs"},
       {status_of(prompt, [](auto& o) { o.stop = {""}; }), "stop"},
@@ -211,11 +212,14 @@ TEST(EngineTest, BadRequestsNameTheField) {
       {status_of(prompt, [](auto& o) { o.min_tokens = -1; }), "min_tokens"},
       {status_of(prompt, [](auto& o) { o.min_tokens = o.max_tokens + 1; }), "min_tokens"},
       {status_of(prompt, [](auto& o) { o.priority = 101; }), "priority"},
-      {status_of(prompt, [](auto& o) { o.sampling.typical_p = 0; }), "typical_p"},
-      {status_of(prompt, [](auto& o) { o.sampling.dry_base = 0.5f; }), "dry_base"},
-      {status_of(prompt, [](auto& o) { o.sampling.dry_multiplier = -1; }), "dry_multiplier"},
-      {status_of(prompt, [](auto& o) { o.sampling.allowed_tokens = {1 << 20}; }), "allowed_tokens"},
-      {status_of(prompt, [](auto& o) { o.sampling.banned_tokens = {-1}; }), "banned_tokens"},
+      {status_of(prompt, [](auto& o) { o.sampling.typical_p = 0; }), "sampling.typical_p"},
+      {status_of(prompt, [](auto& o) { o.sampling.dry_base = 0.5f; }), "sampling.dry_base"},
+      {status_of(prompt, [](auto& o) { o.sampling.dry_multiplier = -1; }),
+       "sampling.dry_multiplier"},
+      {status_of(prompt, [](auto& o) { o.sampling.allowed_tokens = {1 << 20}; }),
+       "sampling.allowed_tokens"},
+      {status_of(prompt, [](auto& o) { o.sampling.banned_tokens = {-1}; }),
+       "sampling.banned_tokens"},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     EXPECT_EQ(cases[i].first.code(), absl::StatusCode::kInvalidArgument) << i;
@@ -368,17 +372,18 @@ TEST_P(EndingTest, WhileQueued) {
 }
 
 TEST_P(EndingTest, InTheMiddleOfAPrompt) {
-  const std::unique_ptr<Engine> engine = Load({.max_running = 1, .step_token_budget = 1});
-  const absl::Status status = EndOnce(*engine, RandomPrompt(8000, 2), 10,
+  const std::unique_ptr<Engine> engine =
+      Load({.max_context = kContext, .max_running = 1, .step_token_budget = 1});
+  const absl::Status status = EndOnce(*engine, RandomPrompt(kContext - 100, 2), 10,
                                       [&] { return engine->stats().prompt_tokens > 0; });
   EXPECT_EQ(status.code(), code());
   ExpectIdle(*engine);
-  EXPECT_LT(engine->stats().prompt_tokens, 8000);
+  EXPECT_LT(engine->stats().prompt_tokens, kContext - 100);
   EXPECT_EQ(engine->stats().completion_tokens, 0);
 }
 
 TEST_P(EndingTest, WhileDecoding) {
-  const std::unique_ptr<Engine> engine = Load();
+  const std::unique_ptr<Engine> engine = Load({.max_context = kContext});
   const absl::StatusOr<GenerateResult> alone =
       engine->Generate(kForever, RandomPrompt(30, 7), Greedy(1500), nullptr);
   ASSERT_TRUE(alone.ok());
@@ -387,7 +392,7 @@ TEST_P(EndingTest, WhileDecoding) {
   });
   std::atomic<int> deltas = 0;
   const absl::Status status = EndOnce(
-      *engine, RandomPrompt(5, 2), 8000, [&] { return deltas > 5; },
+      *engine, RandomPrompt(5, 2), kContext - 100, [&] { return deltas > 5; },
       [&](std::string_view) { return ++deltas > 0; });
   EXPECT_EQ(status.code(), code());
   const absl::StatusOr<GenerateResult> other = elsewhere.get();

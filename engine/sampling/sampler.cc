@@ -40,7 +40,7 @@ std::vector<int> SuffixMatches(std::span<const TokenId> text) {
 }
 
 absl::Status OutOfRange(std::string_view field, double value, std::string_view range) {
-  return InvalidField(field, StrCat(value, " is not in ", range));
+  return InvalidField(StrCat("sampling.", field), StrCat(value, " is not in ", range));
 }
 
 }  // namespace
@@ -76,11 +76,12 @@ absl::Status ValidateSamplingParams(const SamplingParams& p) {
   for (const auto& [field, tokens] : {std::pair("allowed_tokens", &p.allowed_tokens),
                                       std::pair("banned_tokens", &p.banned_tokens)}) {
     if (tokens->size() > kMaxListedTokens) {
-      return InvalidField(field, StrCat(tokens->size(), " tokens; at most ", kMaxListedTokens));
+      return InvalidField(StrCat("sampling.", field),
+                          StrCat(tokens->size(), " tokens; at most ", kMaxListedTokens));
     }
   }
   if (p.logit_bias.size() > kMaxLogitBiases) {
-    return InvalidField("logit_bias",
+    return InvalidField("sampling.logit_bias",
                         StrCat(p.logit_bias.size(), " tokens; at most ", kMaxLogitBiases));
   }
   for (const auto& [token, bias] : p.logit_bias) {

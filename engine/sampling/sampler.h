@@ -26,7 +26,7 @@
 
 namespace cairn::engine {
 
-// INVALID_ARGUMENT naming the field that is out of range or not a number.
+// INVALID_ARGUMENT naming the field ("sampling.temperature") that is out of range or not a number.
 absl::Status ValidateSamplingParams(const SamplingParams& params);
 
 class Sampler {

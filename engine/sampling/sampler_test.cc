@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -212,6 +213,100 @@ TEST(SamplerTest, NonsenseLogitsAreAnError) {
   }
 }
 
+// The definition: most typical first, until the mass is reached.
+std::set<TokenId> TypicalSet(const std::vector<float>& logits, float temperature, float typical_p) {
+  std::vector<double> p;
+  double sum = 0, entropy = 0;
+  for (const float logit : logits) sum += p.emplace_back(std::exp(double{logit} / temperature));
+  for (double& x : p) {
+    x /= sum;
+    entropy -= x * std::log(x);
+  }
+  std::vector<TokenId> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](TokenId id) { return std::abs(-std::log(p[id]) - entropy); });
+  std::set<TokenId> kept;
+  double mass = 0;
+  for (size_t i = 0; i < order.size() && mass < typical_p; ++i) {
+    kept.insert(order[i]);
+    mass += p[order[i]];
+  }
+  return kept;
+}
+
+TEST(SamplerTest, TypicalPKeepsTheTypical) {
+  std::mt19937 rng(11);
+  std::normal_distribution<float> normal(0, 2);
+  for (int round = 0; round < 30; ++round) {
+    std::vector<float> logits(12);
+    for (float& logit : logits) logit = normal(rng);
+    const float typical_p = 0.2f + 0.02f * static_cast<float>(round);
+    const std::set<TokenId> expected = TypicalSet(logits, 1.3f, typical_p);
+    Sampler sampler({.temperature = 1.3f, .typical_p = typical_p, .seed = 1}, {}, 12);
+    std::set<TokenId> drawn;
+    for (int i = 0; i < 3000; ++i) drawn.insert(*sampler.Sample(logits));
+    for (const TokenId id : drawn) EXPECT_TRUE(expected.contains(id)) << "round " << round;
+    EXPECT_TRUE(drawn.contains(
+        *std::ranges::max_element(expected, {}, [&](TokenId id) { return logits[id]; })));
+  }
+}
+
+// Random texts of few words, so that they repeat; the definition compares every pair of places.
+TEST(SamplerTest, DryPenalisesWhatWouldRepeat) {
+  std::mt19937 rng(12);
+  int num_changed = 0;
+  for (int round = 0; round < 300; ++round) {
+    const int vocab = 4 + static_cast<int>(rng() % 3);
+    std::vector<TokenId> text(1 + rng() % 60);
+    for (TokenId& token : text) token = static_cast<TokenId>(rng() % vocab);
+    std::vector<bool> breakers(vocab, false);
+    breakers[0] = round % 2 == 0;
+    SamplingParams params;
+    params.dry_multiplier = 3.0f;
+    params.dry_base = 1.5f;
+    params.dry_allowed_length = 1 + static_cast<int>(rng() % 3);
+    params.dry_range = round % 3 == 0 ? 10 : 0;
+    std::vector<float> logits(vocab);
+    for (float& logit : logits) logit = static_cast<float>(rng() % 1000) / 100;
+
+    const int begin =
+        params.dry_range == 0 ? 0 : std::max<int>(0, static_cast<int>(text.size()) - 10);
+    const int end = static_cast<int>(text.size());
+    std::vector<float> expected = logits;
+    for (TokenId next = 0; next < vocab; ++next) {
+      int longest = 0;
+      for (int i = begin; i + 1 < end; ++i) {
+        if (text[i + 1] != next) continue;
+        int n = 0;
+        while (i - n >= begin && text[i - n] == text[end - 1 - n] && !breakers[text[i - n]]) ++n;
+        longest = std::max(longest, n);
+      }
+      if (longest >= params.dry_allowed_length) {
+        expected[next] -=
+            3.0f * std::pow(1.5f, static_cast<float>(longest - params.dry_allowed_length));
+      }
+    }
+    Sampler sampler(params, text, vocab, &breakers);
+    const TokenId best =
+        static_cast<TokenId>(std::ranges::max_element(expected) - expected.begin());
+    EXPECT_NEAR(expected[*sampler.Sample(logits)], expected[best], 1e-4) << "round " << round;
+    num_changed += best != std::ranges::max_element(logits) - logits.begin() ? 1 : 0;
+  }
+  EXPECT_GT(num_changed, 20);
+}
+
+TEST(SamplerTest, ForbiddenAndBannedTokensDoNotComeAndAllowedOnesDo) {
+  const std::vector<float> logits = {5, 4, 3, 2, 1};
+  EXPECT_EQ(*Sampler({.banned_tokens = {0}}, {}, 5).Sample(logits), 1);
+  EXPECT_EQ(*Sampler({.allowed_tokens = {3, 4}}, {}, 5).Sample(logits), 3);
+  EXPECT_EQ(*Sampler({.banned_tokens = {0}}, {}, 5).Sample(logits, std::vector<TokenId>{1}), 2);
+  EXPECT_EQ(Sampler({.allowed_tokens = {3}}, {}, 5)
+                .Sample(logits, std::vector<TokenId>{3})
+                .status()
+                .code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
 TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<std::pair<SamplingParams, std::string>> cases = {
@@ -232,6 +327,15 @@ TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
       {{.presence_penalty = nan}, "presence_penalty"},
       {{.frequency_penalty = -2.1f}, "frequency_penalty"},
       {{.frequency_penalty = nan}, "frequency_penalty"},
+      {{.typical_p = 0.0f}, "typical_p"},
+      {{.typical_p = nan}, "typical_p"},
+      {{.dry_multiplier = -1.0f}, "dry_multiplier"},
+      {{.dry_multiplier = nan}, "dry_multiplier"},
+      {{.dry_base = 0.9f}, "dry_base"},
+      {{.dry_allowed_length = 0}, "dry_allowed_length"},
+      {{.dry_range = -1}, "dry_range"},
+      {{.allowed_tokens = std::vector<TokenId>(kMaxListedTokens + 1)}, "allowed_tokens"},
+      {{.banned_tokens = std::vector<TokenId>(kMaxListedTokens + 1)}, "banned_tokens"},
       {{.logit_bias = {{0, 101.0f}}}, "logit_bias"},
       {{.logit_bias = {{0, nan}}}, "logit_bias"},
       {{.logit_bias = std::vector<std::pair<TokenId, float>>(kMaxLogitBiases + 1)}, "logit_bias"},
@@ -239,7 +343,7 @@ TEST(SamplerTest, ParametersOutOfRangeAreNamed) {
   for (const auto& [params, field] : cases) {
     const absl::Status status = ValidateSamplingParams(params);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(FieldOf(status), field);
+    EXPECT_EQ(FieldOf(status), "sampling." + field);
   }
   EXPECT_TRUE(ValidateSamplingParams({}).ok());
 }

@@ -44,6 +44,8 @@ struct ServerConfig {
     int64_t kv_tokens = 0;
     int64_t max_running = 8;
     int64_t step_tokens = 512;
+    int64_t max_stall_ms = 250;
+    std::string queue_policy = "first_come";
     int64_t threads = 0;
   } models;
 

@@ -179,8 +179,15 @@ std::vector<ConfigKey> MakeKeys() {
           FIELD(models.kv_tokens), 0, 1 << 24),
       Int("models.max_running", "Generations computed together", FIELD(models.max_running), 1, 256),
       Int("models.step_tokens",
-          "Tokens computed in one step: larger reads prompts faster, and stalls others longer",
+          "Tokens computed in one step: larger reads prompts faster, and lets newcomers wait "
+          "longer",
           FIELD(models.step_tokens), 16, 8192),
+      Int("models.max_stall_ms",
+          "Milliseconds for which other requests' prompts may hold up a stream between two tokens",
+          FIELD(models.max_stall_ms), 1, 3'600'000),
+      Text("models.queue_policy",
+           "Who is next: first_come, priority (of the requests, with ageing) or shortest_prompt.",
+           FIELD(models.queue_policy), OneOf({"first_come", "priority", "shortest_prompt"})),
       Int("models.threads", "Threads for the models; 0: one for each core", FIELD(models.threads),
           0, 1024),
 

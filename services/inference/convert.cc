@@ -1,6 +1,5 @@
 #include "services/inference/convert.h"
 
-#include <cmath>
 #include <utility>
 
 #include "common/strings.h"
@@ -13,56 +12,29 @@ namespace proto = ::cairn::inference::v1;
 
 constexpr int kMaxMessages = 256;
 constexpr size_t kMaxToolsBytes = 64 << 10;
-constexpr int kMaxStops = 16;
-constexpr size_t kMaxStopBytes = 256;
-constexpr int kMaxTopLogprobs = 20;
 constexpr int kDefaultMaxTokens = 512;
 
 absl::Status CheckUtf8(std::string_view text, std::string_view field) {
   return IsValidUtf8(text) ? absl::OkStatus() : InvalidField(field, "must be UTF-8");
 }
 
-absl::StatusOr<engine::SamplingParams> ReadSampling(const proto::SamplingParams& in) {
+engine::SamplingParams ReadSampling(const proto::SamplingParams& in) {
   engine::SamplingParams out;
-  const auto check = [](bool good, std::string_view field, std::string_view range, double got) {
-    return good
-               ? absl::OkStatus()
-               : InvalidField(StrCat("sampling.", field), StrCat("must be ", range, ", got ", got));
-  };
-  // Written so that NaN fails.
-  CAIRN_RETURN_IF_ERROR(check(in.temperature() >= 0 && in.temperature() <= 10, "temperature",
-                              "0 to 10", in.temperature()));
-  CAIRN_RETURN_IF_ERROR(check(in.top_k() >= 0, "top_k", "0 or more", in.top_k()));
-  if (in.has_top_p()) {
-    CAIRN_RETURN_IF_ERROR(
-        check(in.top_p() > 0 && in.top_p() <= 1, "top_p", "above 0 and at most 1", in.top_p()));
-    out.top_p = in.top_p();
-  }
-  CAIRN_RETURN_IF_ERROR(
-      check(in.min_p() >= 0 && in.min_p() < 1, "min_p", "0 or more and below 1", in.min_p()));
-  if (in.has_repetition_penalty()) {
-    CAIRN_RETURN_IF_ERROR(check(in.repetition_penalty() > 0 && in.repetition_penalty() <= 10,
-                                "repetition_penalty", "above 0 and at most 10",
-                                in.repetition_penalty()));
-    out.repetition_penalty = in.repetition_penalty();
-  }
-  CAIRN_RETURN_IF_ERROR(check(in.presence_penalty() >= -2 && in.presence_penalty() <= 2,
-                              "presence_penalty", "-2 to 2", in.presence_penalty()));
-  CAIRN_RETURN_IF_ERROR(check(in.frequency_penalty() >= -2 && in.frequency_penalty() <= 2,
-                              "frequency_penalty", "-2 to 2", in.frequency_penalty()));
-  CAIRN_RETURN_IF_ERROR(check(in.logit_bias_size() <= static_cast<int>(engine::kMaxLogitBiases),
-                              "logit_bias", StrCat("at most ", engine::kMaxLogitBiases, " tokens"),
-                              in.logit_bias_size()));
-  for (const auto& [token, bias] : in.logit_bias()) {
-    CAIRN_RETURN_IF_ERROR(
-        check(bias >= -100 && bias <= 100, "logit_bias", "-100 to 100 for each token", bias));
-    out.logit_bias.emplace_back(token, bias);
-  }
-  out.presence_penalty = in.presence_penalty();
-  out.frequency_penalty = in.frequency_penalty();
   out.temperature = in.temperature();
   out.top_k = in.top_k();
+  if (in.has_top_p()) out.top_p = in.top_p();
   out.min_p = in.min_p();
+  if (in.has_typical_p()) out.typical_p = in.typical_p();
+  if (in.has_repetition_penalty()) out.repetition_penalty = in.repetition_penalty();
+  out.presence_penalty = in.presence_penalty();
+  out.frequency_penalty = in.frequency_penalty();
+  out.dry_multiplier = in.dry_multiplier();
+  if (in.has_dry_base()) out.dry_base = in.dry_base();
+  if (in.has_dry_allowed_length()) out.dry_allowed_length = in.dry_allowed_length();
+  out.dry_range = in.dry_range();
+  out.allowed_tokens.assign(in.allowed_tokens().begin(), in.allowed_tokens().end());
+  out.banned_tokens.assign(in.banned_tokens().begin(), in.banned_tokens().end());
+  out.logit_bias.assign(in.logit_bias().begin(), in.logit_bias().end());
   // The engine reads 0 as "draw one"; a 0 that was asked for must be repeatable like any other
   // seed.
   if (in.has_seed()) out.seed = in.seed() == 0 ? 0x9e3779b97f4a7c15 : in.seed();
@@ -90,35 +62,41 @@ void WriteDuration(absl::Duration duration, google::protobuf::Duration* out) {
   out->set_nanos(static_cast<int32_t>(ns % 1'000'000'000));
 }
 
+// A token may be a piece of a character: what is no UTF-8 by itself is shown as U+FFFD.
+void WriteLogprobs(const std::vector<engine::TokenLogprob>& logprobs,
+                   const engine::Tokenizer& tokenizer,
+                   google::protobuf::RepeatedPtrField<proto::TokenLogprob>* out) {
+  const auto text = [&](engine::TokenId id) { return SanitizeUtf8(tokenizer.TokenBytes(id)); };
+  for (const engine::TokenLogprob& logprob : logprobs) {
+    proto::TokenLogprob* item = out->Add();
+    item->set_token(text(logprob.token));
+    item->set_logprob(logprob.logprob);
+    for (const auto& [token, value] : logprob.top) {
+      auto* top = item->add_top();
+      top->set_token(text(token));
+      top->set_logprob(value);
+    }
+  }
+}
+
 }  // namespace
 
-absl::StatusOr<engine::GenerateOptions> ReadGenerateOptions(const proto::GenerateRequest& request) {
+engine::GenerateOptions ReadGenerateOptions(const proto::GenerateRequest& request) {
   engine::GenerateOptions out;
-  CAIRN_ASSIGN_OR_RETURN(out.sampling, ReadSampling(request.sampling()));
-  if (request.max_tokens() < 0) {
-    return InvalidField("max_tokens", StrCat("must be 1 or more, got ", request.max_tokens()));
-  }
+  out.sampling = ReadSampling(request.sampling());
+  out.n = request.n() == 0 ? 1 : request.n();
   out.max_tokens = request.max_tokens() == 0 ? kDefaultMaxTokens : request.max_tokens();
-  if (request.stop_size() > kMaxStops) {
-    return InvalidField("stop",
-                        StrCat("at most ", kMaxStops, " strings, got ", request.stop_size()));
-  }
-  for (const std::string& stop : request.stop()) {
-    if (stop.empty() || stop.size() > kMaxStopBytes) {
-      return InvalidField("stop",
-                          StrCat("a string is 1 to ", kMaxStopBytes, " bytes, got ", stop.size()));
-    }
-    CAIRN_RETURN_IF_ERROR(CheckUtf8(stop, "stop"));
-    out.stop.push_back(stop);
-  }
-  if (request.has_top_logprobs()) {
-    if (request.top_logprobs() < 0 || request.top_logprobs() > kMaxTopLogprobs) {
-      return InvalidField("top_logprobs", StrCat("must be 0 to ", kMaxTopLogprobs, ", got ",
-                                                 request.top_logprobs()));
-    }
-    out.logprobs = true;
-    out.top_logprobs = request.top_logprobs();
-  }
+  out.min_tokens = request.min_tokens();
+  out.stop.assign(request.stop().begin(), request.stop().end());
+  out.include_stop = request.include_stop();
+  out.stop_tokens.assign(request.stop_tokens().begin(), request.stop_tokens().end());
+  out.ignore_eos = request.ignore_eos();
+  out.echo = request.echo();
+  out.logprobs = request.has_top_logprobs();
+  out.top_logprobs = request.top_logprobs();
+  out.prompt_logprobs = request.prompt_logprobs();
+  out.priority = request.priority();
+  out.prompt_lookup = !request.no_prompt_lookup();
   return out;
 }
 
@@ -186,18 +164,8 @@ void WriteResult(const engine::GenerateResult& result, const engine::Tokenizer& 
   WriteDuration(result.queue_time + result.prefill_time, out->mutable_time_to_first_token());
   WriteDuration(result.queue_time + result.prefill_time + result.decode_time,
                 out->mutable_total_time());
-  // A token may be a piece of a character: what is no UTF-8 by itself is shown as U+FFFD.
-  const auto text = [&](engine::TokenId id) { return SanitizeUtf8(tokenizer.TokenBytes(id)); };
-  for (const engine::TokenLogprob& logprob : result.logprobs) {
-    auto* item = out->add_logprobs();
-    item->set_token(text(logprob.token));
-    item->set_logprob(logprob.logprob);
-    for (const auto& [token, value] : logprob.top) {
-      auto* top = item->add_top();
-      top->set_token(text(token));
-      top->set_logprob(value);
-    }
-  }
+  WriteLogprobs(result.logprobs, tokenizer, out->mutable_logprobs());
+  WriteLogprobs(result.prompt_logprobs, tokenizer, out->mutable_prompt_logprobs());
 }
 
 }  // namespace cairn::services

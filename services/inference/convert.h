@@ -1,5 +1,6 @@
-// cairn.inference.v1 -> the engine's plain structs. Every field is checked against the limits
-// written in the contract; what the engine itself knows better (context window) it checks itself.
+// cairn.inference.v1 -> the engine's plain structs. Fields are checked against the limits written
+// in the contract, except those of a generation, which the engine checks itself and by the same
+// names.
 #ifndef CAIRN_SERVICES_INFERENCE_CONVERT_H_
 #define CAIRN_SERVICES_INFERENCE_CONVERT_H_
 
@@ -15,8 +16,7 @@
 
 namespace cairn::services {
 
-absl::StatusOr<engine::GenerateOptions> ReadGenerateOptions(
-    const inference::v1::GenerateRequest& request);
+engine::GenerateOptions ReadGenerateOptions(const inference::v1::GenerateRequest& request);
 absl::StatusOr<std::vector<engine::ChatMessage>> ReadChat(const inference::v1::Chat& chat);
 absl::StatusOr<engine::TextKind> ReadEmbedKind(inference::v1::EmbedKind kind);
 

@@ -45,27 +45,31 @@ absl::StatusOr<std::vector<engine::TokenId>> PromptTokens(const engine::Engine& 
 absl::Status Generate(const ModelPool& models, const RequestContext& context,
                       const proto::GenerateRequest& request,
                       StreamWriter<proto::GenerateResponse>* out) {
-  CAIRN_ASSIGN_OR_RETURN(const engine::GenerateOptions options, ReadGenerateOptions(request));
+  const engine::GenerateOptions options = ReadGenerateOptions(request);
   CAIRN_ASSIGN_OR_RETURN(engine::Engine * engine, models.Generator(request.model()));
   if (options.max_tokens > engine->max_context()) {
     return InvalidField(
         "max_tokens", StrCat("must be 1 to ", engine->max_context(), ", got ", options.max_tokens));
   }
   CAIRN_ASSIGN_OR_RETURN(const auto prompt, PromptTokens(*engine, request));
-  const auto on_text = [out](std::string_view delta) {
-    if (delta.empty()) return true;
+  const auto on_text = [out](int choice, std::string_view delta) {
     proto::GenerateResponse event;
     event.mutable_text_delta()->set_text(std::string(delta));
+    event.mutable_text_delta()->set_choice(choice);
     return out->Write(std::move(event));
   };
-  CAIRN_ASSIGN_OR_RETURN(const engine::GenerateResult result,
-                         engine->Generate(context, prompt, options, on_text));
-  if (result.finish_reason == engine::FinishReason::kCancelled) {
-    return absl::CancelledError("request cancelled");
+  CAIRN_ASSIGN_OR_RETURN(const std::vector<engine::GenerateResult> results,
+                         engine->GenerateMany(context, prompt, options, on_text));
+  for (size_t i = 0; i < results.size(); ++i) {
+    proto::GenerateResponse last;
+    WriteResult(results[i], engine->tokenizer(), last.mutable_completed());
+    last.mutable_completed()->set_choice(static_cast<int>(i));
+    if (results[i].finish_reason == engine::FinishReason::kCancelled ||
+        !out->Write(std::move(last))) {
+      return absl::CancelledError("request cancelled");
+    }
   }
-  proto::GenerateResponse last;
-  WriteResult(result, engine->tokenizer(), last.mutable_completed());
-  return out->Write(std::move(last)) ? absl::OkStatus() : absl::CancelledError("request cancelled");
+  return absl::OkStatus();
 }
 
 absl::Status Embed(const ModelPool& models, const RequestContext& context,

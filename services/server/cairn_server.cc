@@ -102,6 +102,8 @@ class Server final : public CairnServer {
     options.engine.kv_cache_tokens = config_.models.kv_tokens;
     options.engine.max_running = static_cast<int>(config_.models.max_running);
     options.engine.step_token_budget = static_cast<int>(config_.models.step_tokens);
+    options.engine.max_stall = absl::Milliseconds(config_.models.max_stall_ms);
+    options.engine.queue_policy = config_.models.queue_policy;
     options.engine.num_threads = static_cast<int>(config_.models.threads);
     options.encoder.num_threads = static_cast<int>(config_.models.threads);
     models_.emplace(options, registry, [](const ModelStatus& model) {
@@ -141,6 +143,13 @@ class Server final : public CairnServer {
     metrics_.AddGauge("engine_cached_prompt_tokens",
                       "Prompt tokens taken from the cache since the start",
                       stat(&Stats::cached_prompt_tokens));
+    metrics_.AddGauge("engine_preemptions",
+                      "Generations thrown out for want of room and taken up again",
+                      stat(&Stats::preemptions));
+    metrics_.AddGauge("engine_draft_tokens", "Tokens guessed ahead since the start",
+                      stat(&Stats::draft_tokens));
+    metrics_.AddGauge("engine_accepted_draft_tokens", "Of them, those that came true",
+                      stat(&Stats::accepted_draft_tokens));
     metrics_.AddGauge("engine_completion_tokens", "Tokens generated since the start",
                       stat(&Stats::completion_tokens));
   }

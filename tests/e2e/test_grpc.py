@@ -211,6 +211,27 @@ def health(channel, method, name):
     return channel.unary_stream("/grpc.health.v1.Health/Watch", lambda b: b, lambda b: b)(request)
 
 
+def test_choices_stops_and_prompt_logprobs(client):
+    pb = client.s.inference
+    def generate(**fields):
+        sampling = pb.SamplingParams(temperature=1, seed=5)
+        return list(client.inference.Generate(pb.GenerateRequest(prompt="One two three four five six", sampling=sampling, max_tokens=12, ignore_eos=True, **fields)))
+    def text(events, choice=0):
+        return "".join(e.text_delta.text for e in events if e.HasField("text_delta") and e.text_delta.choice == choice)
+    events = generate(n=3, top_logprobs=0)
+    last = [e.completed for e in events[-3:]]
+    assert [c.choice for c in last] == [0, 1, 2] and all(c.usage.completion_tokens == 12 for c in last)
+    assert len({text(events, i) for i in range(3)}) > 1
+    alone = generate(prompt_logprobs=True, echo=True)
+    assert text(alone).endswith(text(events, 0)) and text(alone).startswith("One two three four five six")
+    assert len(alone[-1].completed.prompt_logprobs) == alone[-1].completed.usage.prompt_tokens - 1
+    assert all(p.logprob <= 0 for p in alone[-1].completed.prompt_logprobs)
+    whole = text(events, 0)
+    stop = whole[3:6]
+    assert text(generate(stop=[stop], include_stop=True)) == whole[:whole.index(stop) + len(stop)]
+    assert text(generate(no_prompt_lookup=True)) == whole
+
+
 def test_health(client):
     serving = b"\x08\x01"
     for name in ["", *ROLES, "cairn.model.generator", "cairn.model.embedder"]:
