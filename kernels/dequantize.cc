@@ -1,5 +1,6 @@
 // Block layouts as in ggml's ggml-common.h (MIT licence), little endian.
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "common/check.h"
@@ -63,6 +64,39 @@ void BlockQ6_K(const uint8_t* b, float* y) {
   }
 }
 
+// {16 bytes: low half scale, high half minimum; 64 bytes of pairs; F16 d, F16 dmin}: 16 groups
+// of 16.
+void BlockQ2_K(const uint8_t* b, float* y) {
+  const float d = LoadHalf(b + 80);
+  const float dmin = LoadHalf(b + 82);
+  for (int i = 0; i < 256; ++i) {
+    const float scale = d * static_cast<float>(b[i / 16] & 15);
+    const float min = dmin * static_cast<float>(b[i / 16] >> 4);
+    y[i] = scale * static_cast<float>(Pair(b + 16, i)) - min;
+  }
+}
+
+// {32 bytes of high bits, 64 bytes of pairs, 12 bytes of scales, F16 d}: 16 groups of 16.
+void BlockQ3_K(const uint8_t* b, float* y) {
+  const float d = LoadHalf(b + 108);
+  for (int i = 0; i < 256; ++i) {
+    const float scale = d * static_cast<float>(Q3Scale(b, i / 16));
+    y[i] = scale * static_cast<float>(Q3Weight(b, i) - 4);
+  }
+}
+
+// {F16 d, 16 bytes of codes}.
+void BlockIQ4_NL(const uint8_t* b, float* y) {
+  const float d = LoadHalf(b);
+  for (int i = 0; i < 32; ++i) y[i] = d * static_cast<float>(kIQ4_NLValues[Nibble(b + 2, i)]);
+}
+
+// {E8M0 scale, 16 bytes of E2M1 codes}.
+void BlockMXFP4(const uint8_t* b, float* y) {
+  const float d = std::ldexp(1.0f, b[0] - kMXFP4Bias);
+  for (int i = 0; i < 32; ++i) y[i] = d * static_cast<float>(kMXFP4Values[Nibble(b + 1, i)]);
+}
+
 template <int kElements, typename Block>
 void ForBlocks(const uint8_t* src, int64_t n, int bytes, float* dst, Block block) {
   for (int64_t i = 0; i < n; i += kElements, src += bytes) block(src, dst + i);
@@ -103,6 +137,14 @@ void DequantizeRow(DType type, const uint8_t* src, int64_t n, float* dst) {
       return ForBlocks<256>(src, n, info.block_bytes, dst, BlockK45<true>);
     case DType::kQ6_K:
       return ForBlocks<256>(src, n, info.block_bytes, dst, BlockQ6_K);
+    case DType::kQ2_K:
+      return ForBlocks<256>(src, n, info.block_bytes, dst, BlockQ2_K);
+    case DType::kQ3_K:
+      return ForBlocks<256>(src, n, info.block_bytes, dst, BlockQ3_K);
+    case DType::kIQ4_NL:
+      return ForBlocks<32>(src, n, info.block_bytes, dst, BlockIQ4_NL);
+    case DType::kMXFP4:
+      return ForBlocks<32>(src, n, info.block_bytes, dst, BlockMXFP4);
   }
   CAIRN_CHECK(false && "unknown dtype");
 }

@@ -18,10 +18,14 @@ enum class DType : uint32_t {
   kQ5_0 = 6,
   kQ5_1 = 7,
   kQ8_0 = 8,
+  kQ2_K = 10,
+  kQ3_K = 11,
   kQ4_K = 12,
   kQ5_K = 13,
   kQ6_K = 14,
+  kIQ4_NL = 20,
   kBF16 = 30,
+  kMXFP4 = 39,
 };
 
 struct DTypeInfo {

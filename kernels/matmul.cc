@@ -19,6 +19,7 @@ Rounding RoundingOf(DType type) {
     case DType::kF16:
     case DType::kBF16:
       return Rounding::kNone;
+    case DType::kQ2_K:
     case DType::kQ4_K:
     case DType::kQ5_K:
     case DType::kQ6_K:

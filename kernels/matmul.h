@@ -30,6 +30,15 @@ namespace cairn::kernels {
 //
 // Quantised types are copied, 16 rows interleaved; the source may be unmapped afterwards. F32, F16
 // and BF16 are a view: the source must outlive the matrix.
+//
+// A packed weight takes the bits that it takes in the file, but for four types, which are
+// transcoded exactly into layouts that the kernels have:
+//
+//   file             packed as                           bits a weight, file -> packed
+//   Q2_K             nibbles, 16 scales and minima       2.63 -> 5.13
+//   Q3_K             Q6_K                                3.44 -> 6.56
+//   IQ4_NL           Q8_0: the table's values are int8   4.50 -> 8.50
+//   MXFP4            Q8_0: twice the E2M1 values         4.25 -> 8.50
 class PackedMatrix {
  public:
   PackedMatrix() = default;  // 0 x 0
@@ -38,10 +47,12 @@ class PackedMatrix {
 
   // `data` holds rows * cols weights in ggml's layout; `size` bytes can be read. INVALID_ARGUMENT
   // when the shape is not positive, cols is not a multiple of the type's block, or size is too
-  // small.
+  // small. UNIMPLEMENTED for an MXFP4 block that is not zero and whose scale is outside 2^-23 ..
+  // 2^19: Q8_0's F16 scale cannot hold it.
   static absl::StatusOr<PackedMatrix> Pack(DType type, const uint8_t* data, size_t size,
                                            int64_t rows, int64_t cols, WorkerPool& pool);
 
+  // Of the panels: for a transcoded type the one that it is packed as.
   DType type() const { return type_; }
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }

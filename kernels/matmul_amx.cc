@@ -367,6 +367,17 @@ void MultiplyTiles(const MatMulPart& p) {
   if (panel < p.panel_end) MultiplyPanels<type, 1>(p, panel);
 }
 
+// Minima of groups of 16 would need another form of the tiles' sums: left to the vectors, as many
+// tokens at a time as they take.
+void MultiplyVectors(const MatMulPart& part) {
+  MatMulPart piece = part;
+  for (int64_t t = part.token_begin; t < part.token_end; t += kMaxTokens) {
+    piece.token_begin = t;
+    piece.token_end = part.token_end - t < kMaxTokens ? part.token_end : t + kMaxTokens;
+    kMatMulAvx512.multiply(piece);
+  }
+}
+
 void Multiply(const MatMulPart& part) {
   if (part.token_end - part.token_begin < kMinTileTokens) return kMatMulAvx512.multiply(part);
   switch (part.w.type) {
@@ -390,6 +401,12 @@ void Multiply(const MatMulPart& part) {
       return MultiplyTiles<DType::kQ5_K>(part);
     case DType::kQ6_K:
       return MultiplyTiles<DType::kQ6_K>(part);
+    case DType::kQ2_K:
+      return MultiplyVectors(part);
+    case DType::kQ3_K:
+    case DType::kIQ4_NL:
+    case DType::kMXFP4:
+      break;  // packed as another type
   }
 }
 

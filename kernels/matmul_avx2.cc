@@ -137,7 +137,8 @@ struct Accumulators {
 template <int kBits, int kBegin, int kEnd, int kTokens>
 inline void DotColumns(const uint8_t (*q)[64], const int8_t* const* x, __m256i multiplier0,
                        __m256i multiplier1, __m256i (*sums)[2]) {
-  constexpr int kDepth = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+  constexpr int kMaxDepth = kBits == 4 ? 8 : kBits == 5 ? 4 : kBits == 6 ? 2 : 1;
+  constexpr int kDepth = kMaxDepth < kEnd - kBegin ? kMaxDepth : kEnd - kBegin;
   static_assert((kEnd - kBegin) % kDepth == 0);
 #pragma GCC unroll 8
   for (int begin = kBegin; begin < kEnd; begin += kDepth) {

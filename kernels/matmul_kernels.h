@@ -6,16 +6,19 @@
 // one for every 32 columns, or for every 256 of the K types:
 //
 //   F16 d[16]                               one a row
-//   F16 m[16]                               Q4_1, Q5_1: minimum; Q4_K, Q5_K: scale of minima
+//   F16 m[16]                               Q4_1, Q5_1: minimum; Q2_K, Q4_K, Q5_K: scale of minima
 //   8-bit scale[s / 2][16][2]               K types: group s of row r at [s / 2][r][s % 2]; 8
 //   groups of 32, or 16
-//                                           of 16 in Q6_K (signed there)
-//   8-bit min[s / 2][16][2]                 Q4_K, Q5_K
+//                                           of 16 in Q2_K and Q6_K (signed there)
+//   8-bit min[s / 2][16][2]                 Q2_K, Q4_K, Q5_K
 //   units, one for every 32 columns:
 //     4-bit types  nibbles[4][16][4]        low half of [c][r][b]: column 4c + b; high half: column
 //     16 + 4c + b 5-bit types  the same, then bits[16][4]      bit g of [r][b]: bit 4 of column 4g
 //     + b 6-bit types  the same, then pairs[2][16][4]  bits 2f, 2f + 1 of [h][r][b]: bits 4, 5 of
 //     column 16h + 4f + b 8-bit type   bytes[8][16][4]          [g][r][b]: column 4g + b, signed
+//
+// Q2_K is one of the 4-bit types here. The types that matmul.h names as transcoded have no panels
+// of their own.
 //
 // So one 32-bit lane of a vector holds four columns of one row, which is what the byte dot product
 // instructions add up, and sixteen rows fill one 512-bit register or two 256-bit ones.
@@ -36,14 +39,16 @@ inline constexpr int kUnitCols = 32;
 // Constants of a quantised type's panel layout.
 template <DType type>
 struct PanelFormat {
-  static constexpr bool kIsK = type == DType::kQ4_K || type == DType::kQ5_K || type == DType::kQ6_K;
+  static constexpr bool kIsK =
+      type == DType::kQ2_K || type == DType::kQ4_K || type == DType::kQ5_K || type == DType::kQ6_K;
   static constexpr int kBits =
       type == DType::kQ8_0                                                   ? 8
       : type == DType::kQ6_K                                                 ? 6
       : type == DType::kQ5_0 || type == DType::kQ5_1 || type == DType::kQ5_K ? 5
                                                                              : 4;
-  static constexpr bool kHasMin =
-      type == DType::kQ4_1 || type == DType::kQ5_1 || type == DType::kQ4_K || type == DType::kQ5_K;
+  static constexpr bool kHasMin = type == DType::kQ4_1 || type == DType::kQ5_1 ||
+                                  type == DType::kQ2_K || type == DType::kQ4_K ||
+                                  type == DType::kQ5_K;
   // Subtracted from the stored integer.
   static constexpr int kOffset = type == DType::kQ4_0   ? 8
                                  : type == DType::kQ5_0 ? 16
@@ -51,7 +56,10 @@ struct PanelFormat {
                                                         : 0;
   static constexpr int kBlockCols = kIsK ? 256 : 32;
   static constexpr int kUnits = kBlockCols / kUnitCols;
-  static constexpr int kGroups = !kIsK ? 0 : type == DType::kQ6_K ? 16 : 8;  // with 8-bit scales
+  static constexpr int kGroups =  // with 8-bit scales
+      !kIsK                                          ? 0
+      : type == DType::kQ2_K || type == DType::kQ6_K ? 16
+                                                     : 8;
   static constexpr int kUnitBytes = kPanelRows * kUnitCols * kBits / 8;
   static constexpr int kScaleOffset = kPanelRows * 2 * (kHasMin ? 2 : 1);
   static constexpr int kMinOffset = kScaleOffset + kGroups * kPanelRows;

@@ -2,12 +2,14 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "common/check.h"
 #include "common/checked_math.h"
 #include "common/strings.h"
+#include "kernels/half.h"
 #include "kernels/k_scales.h"
 #include "kernels/matmul.h"
 #include "kernels/matmul_kernels.h"
@@ -20,7 +22,7 @@ struct PlainBlock {
   alignas(8) uint8_t q[256];
   uint16_t d = 0, m = 0;
   uint8_t scales[16] = {};
-  uint8_t mins[8] = {};
+  uint8_t mins[16] = {};
 };
 
 void LoadNibbles(const uint8_t* nibbles, uint8_t* q) {
@@ -28,9 +30,63 @@ void LoadNibbles(const uint8_t* nibbles, uint8_t* q) {
   for (int i = 0; i < 16; ++i) q[16 + i] = nibbles[i] >> 4;
 }
 
+// `offset` is what the panel's type subtracts from its integers.
+void LoadQ3_K(const uint8_t* b, int offset, PlainBlock* out) {
+  for (int i = 0; i < 256; ++i) out->q[i] = static_cast<uint8_t>(Q3Weight(b, i) - 4 + offset);
+  for (int j = 0; j < 16; ++j) out->scales[j] = static_cast<uint8_t>(Q3Scale(b, j));
+  std::memcpy(&out->d, b + 108, 2);
+}
+
+void LoadQ2_K(const uint8_t* b, PlainBlock* out) {
+  for (int i = 0; i < 256; ++i) out->q[i] = static_cast<uint8_t>(Pair(b + 16, i));
+  for (int j = 0; j < 16; ++j) {
+    out->scales[j] = b[j] & 15;
+    out->mins[j] = b[j] >> 4;
+  }
+  std::memcpy(&out->d, b + 80, 2);
+  std::memcpy(&out->m, b + 82, 2);
+}
+
+void LoadIQ4_NL(const uint8_t* b, PlainBlock* out) {
+  std::memcpy(&out->d, b, 2);
+  for (int i = 0; i < 32; ++i) {
+    out->q[i] = static_cast<uint8_t>(kIQ4_NLValues[Nibble(b + 2, i)]);
+  }
+}
+
+// Powers of two that a positive F16 can be, subnormals too.
+constexpr int kMinHalfExponent = -24, kMaxHalfExponent = 15;
+// int8 has room for 2^3 times the largest value, 12.
+constexpr int kMXFP4Room = 3;
+
+bool IsZeroMXFP4(const uint8_t* b) {
+  return std::all_of(b + 1, b + 17, [](uint8_t codes) { return (codes & 0x77) == 0; });
+}
+
+bool FitsQ8_0(const uint8_t* b) {
+  const int exponent = b[0] - kMXFP4Bias;
+  return IsZeroMXFP4(b) ||
+         (exponent >= kMinHalfExponent && exponent <= kMaxHalfExponent + kMXFP4Room);
+}
+
+// REQUIRES: FitsQ8_0(b).
+void LoadMXFP4(const uint8_t* b, PlainBlock* out) {
+  const int exponent = b[0] - kMXFP4Bias;
+  const int shift = std::max(0, exponent - kMaxHalfExponent);
+  out->d = IsZeroMXFP4(b) ? uint16_t{0} : FloatToHalfBits(std::ldexp(1.0f, exponent - shift));
+  for (int i = 0; i < 32; ++i) {
+    const int value = kMXFP4Values[Nibble(b + 1, i)];
+    out->q[i] = static_cast<uint8_t>(out->d == 0 ? 0 : value * (1 << shift));
+  }
+}
+
 template <DType type>
 void LoadBlock(const uint8_t* b, PlainBlock* out) {
   using Format = PanelFormat<type>;
+  if constexpr (type == DType::kQ3_K) return LoadQ3_K(b, PanelFormat<DType::kQ6_K>::kOffset, out);
+  if constexpr (type == DType::kQ2_K) return LoadQ2_K(b, out);
+  if constexpr (type == DType::kIQ4_NL) return LoadIQ4_NL(b, out);
+  if constexpr (type == DType::kMXFP4) return LoadMXFP4(b, out);
   if constexpr (type == DType::kQ6_K) {
     for (int i = 0; i < 256; ++i) out->q[i] = static_cast<uint8_t>(Q6Weight(b, i));
     std::memcpy(out->scales, b + 192, 16);
@@ -117,9 +173,10 @@ void StoreBlock(const PlainBlock& block, uint8_t* out, int row) {
   }
 }
 
-template <DType type>
+// Rows of `type` as a panel of `packed`, which has blocks of as many columns.
+template <DType type, DType packed>
 void PackPanel(const uint8_t* rows, int num_rows, int64_t cols, uint8_t* panel) {
-  using Format = PanelFormat<type>;
+  using Format = PanelFormat<packed>;
   const int64_t blocks = cols / Format::kBlockCols;
   const int64_t row_bytes = blocks * Info(type).block_bytes;
   if (num_rows < kPanelRows) std::memset(panel, 0, blocks * Format::kBlockBytes);
@@ -127,21 +184,22 @@ void PackPanel(const uint8_t* rows, int num_rows, int64_t cols, uint8_t* panel) 
   for (int64_t b = 0; b < blocks; ++b) {
     for (int row = 0; row < num_rows; ++row) {
       LoadBlock<type>(rows + row * row_bytes + b * Info(type).block_bytes, &block);
-      StoreBlock<type>(block, panel + b * Format::kBlockBytes, row);
+      StoreBlock<packed>(block, panel + b * Format::kBlockBytes, row);
     }
   }
 }
 
 struct Packing {
+  DType type;  // of the panels
   int block_cols = 0;
   int block_bytes = 0;  // of a panel block
   void (*pack_panel)(const uint8_t*, int, int64_t, uint8_t*) = nullptr;
 };
 
-template <DType type>
+template <DType type, DType packed = type>
 constexpr Packing MakePacking() {
-  using Format = PanelFormat<type>;
-  return {Format::kBlockCols, Format::kBlockBytes, PackPanel<type>};
+  using Format = PanelFormat<packed>;
+  return {packed, Format::kBlockCols, Format::kBlockBytes, PackPanel<type, packed>};
 }
 
 // Null function for the types that stay a view.
@@ -150,7 +208,7 @@ Packing PackingOf(DType type) {
     case DType::kF32:
     case DType::kF16:
     case DType::kBF16:
-      return {};
+      return {type};
     case DType::kQ4_0:
       return MakePacking<DType::kQ4_0>();
     case DType::kQ4_1:
@@ -167,6 +225,14 @@ Packing PackingOf(DType type) {
       return MakePacking<DType::kQ5_K>();
     case DType::kQ6_K:
       return MakePacking<DType::kQ6_K>();
+    case DType::kQ2_K:
+      return MakePacking<DType::kQ2_K>();
+    case DType::kQ3_K:
+      return MakePacking<DType::kQ3_K, DType::kQ6_K>();
+    case DType::kIQ4_NL:
+      return MakePacking<DType::kIQ4_NL, DType::kQ8_0>();
+    case DType::kMXFP4:
+      return MakePacking<DType::kMXFP4, DType::kQ8_0>();
   }
   CAIRN_CHECK(false && "unknown dtype");
 }
@@ -210,11 +276,19 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(DType type, const uint8_t* data,
   }
   if (static_cast<size_t>(needed) > size) return invalid(StrCat(needed, " bytes are needed"));
 
+  if (type == DType::kMXFP4) {
+    for (int64_t at = 0; at < needed; at += info.block_bytes) {
+      if (FitsQ8_0(data + at)) continue;
+      return absl::UnimplementedError(StrCat("MXFP4 block ", at / info.block_bytes, " has scale 2^",
+                                             data[at] - 127, ", outside 2^-23 .. 2^19"));
+    }
+  }
+
+  const Packing packing = PackingOf(type);
   PackedMatrix matrix;
-  matrix.type_ = type;
+  matrix.type_ = packing.type;
   matrix.rows_ = rows;
   matrix.cols_ = cols;
-  const Packing packing = PackingOf(type);
   if (packing.pack_panel == nullptr) {
     matrix.data_ = data;
     return matrix;

@@ -160,6 +160,12 @@ void Multiply(const MatMulPart& part) {
       return MultiplyQuantised<DType::kQ5_K>(part);
     case DType::kQ6_K:
       return MultiplyQuantised<DType::kQ6_K>(part);
+    case DType::kQ2_K:
+      return MultiplyQuantised<DType::kQ2_K>(part);
+    case DType::kQ3_K:
+    case DType::kIQ4_NL:
+    case DType::kMXFP4:
+      break;  // packed as another type
   }
   CAIRN_CHECK(false && "unknown dtype");
 }

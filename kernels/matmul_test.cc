@@ -252,6 +252,51 @@ TEST(PackTest, RefusesBadShapes) {
   EXPECT_EQ(pack(INT64_MAX / 1024, 1024, 144), absl::StatusCode::kInvalidArgument);
 }
 
+// The whole range of scales: those that F16 holds, those that the room in int8 takes up, and blocks
+// of zeros of either sign, whatever their scale.
+TEST(PackTest, MXFP4ScalesAreExactOrRefused) {
+  WorkerPool pool(1);
+  std::mt19937 rng(8);
+  for (int scale = 0; scale < 256; ++scale) {
+    for (bool zero : {false, true}) {
+      std::vector<uint8_t> bytes = RandomWeights(DType::kMXFP4, 1, 32, &rng);
+      if (zero) {
+        for (uint8_t& codes : bytes) codes &= 0x88;
+      }
+      bytes[0] = static_cast<uint8_t>(scale);
+      const auto w = PackedMatrix::Pack(DType::kMXFP4, bytes.data(), bytes.size(), 1, 32, pool);
+      if (!zero && (scale < 104 || scale > 146)) {
+        EXPECT_EQ(w.status().code(), absl::StatusCode::kUnimplemented) << scale;
+        continue;
+      }
+      ASSERT_TRUE(w.ok()) << w.status();
+      std::vector<float> expected(32);
+      DequantizeRow(DType::kMXFP4, bytes.data(), 32, expected.data());
+      for (int i = 0; i < 32; ++i) {
+        std::vector<float> x(32);
+        x[i] = 127;  // rounded to 127 * 1
+        float y = NAN;
+        MatMul(*w, x.data(), 1, &y, pool);
+        ASSERT_EQ(y, 127 * expected[i]) << "scale " << scale << " column " << i;
+      }
+    }
+  }
+}
+
+// What the header's table says.
+TEST(PackTest, TranscodedTypesTakeTheStatedMemory) {
+  const auto bits = [](DType type) {
+    return static_cast<double>(PackedBytes(type, 16, 256)) * 8 / (16 * 256);
+  };
+  EXPECT_EQ(bits(DType::kQ2_K), 5.125);
+  EXPECT_EQ(bits(DType::kQ3_K), 6.5625);
+  EXPECT_EQ(bits(DType::kIQ4_NL), 8.5);
+  EXPECT_EQ(bits(DType::kMXFP4), 8.5);
+  for (DType type : {DType::kQ4_0, DType::kQ8_0, DType::kQ6_K}) {
+    EXPECT_EQ(bits(type), 8.0 * Info(type).block_bytes / Info(type).block_elements);
+  }
+}
+
 TEST(PackTest, SourceMayGoAfterPacking) {
   WorkerPool pool(1);
   std::mt19937 rng(5);

@@ -29,6 +29,12 @@ ScalePlaces PlacesOf(DType type) {
       return {0, 2};
     case DType::kQ6_K:
       return {208, -1};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108, -1};
+    case DType::kMXFP4:
+      return {-1, -1};
     default:
       return {0, -1};
   }
@@ -58,6 +64,7 @@ std::vector<uint8_t> RandomWeights(DType type, int64_t rows, int64_t cols, std::
   const ScalePlaces places = PlacesOf(type);
   for (int64_t b = 0; b < blocks; ++b) {
     uint8_t* block = &out[b * Info(type).block_bytes];
+    if (type == DType::kMXFP4) block[0] = static_cast<uint8_t>(116 + (*rng)() % 8);
     for (int at : {places.d, places.m}) {
       if (at >= 0)
         StoreHalfAt(block + at, ((*rng)() % 2 ? 1.0f : -1.0f) * std::exp2(exponent(*rng)));
@@ -70,13 +77,17 @@ std::vector<uint8_t> ExtremeWeights(DType type, int64_t rows, int64_t cols) {
   if (Info(type).block_elements == 1)
     return FloatWeights(type, std::vector<float>(rows * cols, 3.0f));
   const int64_t blocks = rows * cols / Info(type).block_elements;
-  // All ones is the largest code, except of signed bytes, where it is -1.
-  const uint8_t fill = type == DType::kQ8_0 ? 0x80 : 0xFF;
+  // All ones is the largest code, except of signed bytes, where it is -1, and where zeros stand for
+  // the most negative value.
+  const uint8_t fill = type == DType::kQ8_0                             ? 0x80
+                       : type == DType::kQ3_K || type == DType::kIQ4_NL ? 0
+                                                                        : 0xFF;
   std::vector<uint8_t> out(blocks * Info(type).block_bytes, fill);
   const ScalePlaces places = PlacesOf(type);
   for (int64_t b = 0; b < blocks; ++b) {
     uint8_t* block = &out[b * Info(type).block_bytes];
     if (type == DType::kQ6_K) std::memset(block + 192, 0x80, 16);  // scales of -128
+    if (type == DType::kMXFP4) block[0] = 143 + 3;                 // stored times eight
     for (int at : {places.d, places.m}) {
       if (at >= 0) StoreHalfAt(block + at, 0.125f);
     }

@@ -8,11 +8,13 @@ from gguf import GGMLQuantizationType as T
 from gguf.constants import GGML_QUANT_SIZES
 from gguf.quants import dequantize
 
-SCALES = {T.Q4_1: (0, 2), T.Q5_1: (0, 2), T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,)}
+SCALES = {T.Q4_1: (0, 2), T.Q5_1: (0, 2), T.Q4_K: (0, 2), T.Q5_K: (0, 2), T.Q6_K: (208,),
+          T.Q2_K: (80, 82), T.Q3_K: (108,), T.MXFP4: ()}
 rng = np.random.default_rng(7)
-for kind in (T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K):
+for kind in (T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.Q4_K, T.Q5_K, T.Q6_K,
+             T.Q2_K, T.Q3_K, T.IQ4_NL, T.MXFP4):
     size = 32 if kind in (T.F16, T.BF16) else GGML_QUANT_SIZES[kind][1]
-    for _ in range(2):
+    for _ in range(2):  # MXFP4: any scale byte
         block = rng.integers(0, 256, size, dtype=np.uint8)
         if kind == T.F16:
             block = rng.normal(size=16).astype(np.float16).view(np.uint8)
