@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -14,6 +16,14 @@
 
 namespace cairn::kernels {
 namespace {
+
+#if defined(__x86_64__)
+// Clang 14's __builtin_cpu_supports does not know this name.
+bool HasF16c() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 // Whether the processor has the tile instructions and Linux lets this process use them: it must ask
 // once, since tiles make the state of each of its threads 8 KiB larger.
@@ -49,8 +59,7 @@ std::string_view IsaName(Isa isa) {
 Isa BestIsa() {
 #if defined(__x86_64__)
   // These built-ins also ask whether the operating system saves the registers.
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !HasF16c()) {
     return Isa::kScalar;
   }
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
