@@ -155,11 +155,13 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   config.architecture = std::string(architecture);
   if (architecture == "llama") {
     config.rope_pairing = kernels::RopePairing::kInterleaved;
-  } else if (architecture == "qwen2") {
+  } else if (architecture == "qwen2" || architecture == "qwen3") {
     config.rope_pairing = kernels::RopePairing::kHalves;
+    config.qk_norm = architecture == "qwen3";
   } else {
-    return absl::UnimplementedError(StrCat("general.architecture \"", architecture,
-                                           "\" is not a generator that we know (llama, qwen2)"));
+    return absl::UnimplementedError(
+        StrCat("general.architecture \"", architecture,
+               "\" is not a generator that we know (llama, qwen2, qwen3)"));
   }
   const Keys keys(file, architecture);
   CAIRN_RETURN_IF_ERROR(RefuseWhatWeDoNotDo(keys));

@@ -1,8 +1,8 @@
 // ModelConfig: the hyper-parameters of a generator, read from a GGUF file and checked.
 //
-// Architectures: llama (also SmolLM, Mistral, TinyLlama ...) and qwen2. What a file asks for and we
-// do not do is refused with UNIMPLEMENTED naming the key, never ignored: a wrong rotary scaling,
-// say, only shows after a thousand tokens.
+// Architectures: llama (also SmolLM, Mistral, TinyLlama ...), qwen2 and qwen3. What a file asks for
+// and we do not do is refused with UNIMPLEMENTED naming the key, never ignored: a wrong rotary
+// scaling, say, only shows after a thousand tokens.
 #ifndef CAIRN_ENGINE_MODEL_CONFIG_H_
 #define CAIRN_ENGINE_MODEL_CONFIG_H_
 
@@ -24,6 +24,7 @@ struct ModelConfig {
   int feed_forward_dim = 0;
   int context_length = 0;  // what the model was trained for
   float rms_epsilon = 0;
+  bool qk_norm = false;  // queries and keys pass an RMS norm per head before the rotation
   kernels::HeadShape heads;
   kernels::RopePairing rope_pairing = kernels::RopePairing::kInterleaved;
   kernels::RopeParams rope;  // freq_factors is set by ModelWeights

@@ -30,7 +30,7 @@ absl::StatusOr<ModelConfig> ConfigOf(const std::string& bytes) {
   return ReadModelConfig(*file);
 }
 
-TEST(ModelConfigTest, ReadsBothArchitecturesWithTheirDefaults) {
+TEST(ModelConfigTest, ReadsEveryArchitectureWithItsDefaults) {
   absl::StatusOr<ModelConfig> llama = ConfigOf(TinyModel(TinyModelOptions{}).Serialize());
   ASSERT_TRUE(llama.ok()) << llama.status();
   EXPECT_EQ(llama->num_layers, 2);
@@ -46,6 +46,25 @@ TEST(ModelConfigTest, ReadsBothArchitecturesWithTheirDefaults) {
   ASSERT_TRUE(qwen2.ok()) << qwen2.status();
   EXPECT_EQ(qwen2->rope_pairing, kernels::RopePairing::kHalves);
   EXPECT_EQ(qwen2->rope.freq_scale, 0.25f);
+  EXPECT_FALSE(qwen2->qk_norm);
+
+  absl::StatusOr<ModelConfig> qwen3 =
+      ConfigOf(TinyModel({.architecture = "qwen3", .head_dim = 24}).Serialize());
+  ASSERT_TRUE(qwen3.ok()) << qwen3.status();
+  EXPECT_TRUE(qwen3->qk_norm);
+  EXPECT_EQ(qwen3->rope_pairing, kernels::RopePairing::kHalves);
+  EXPECT_EQ(qwen3->heads.head_dim, 24);
+  EXPECT_EQ(qwen3->q_dim(), 96);
+}
+
+TEST(ModelWeightsTest, AQwen3LayerMustHaveItsNormsOfQueriesAndKeys) {
+  const TinyModel model({.architecture = "qwen3"});
+  EXPECT_TRUE(LoadBytes(model.Serialize()).ok());
+  for (const std::string name : {"blk.1.attn_q_norm.weight", "blk.0.attn_k_norm.weight"}) {
+    const absl::Status status = LoadBytes(model.Serialize({name}));
+    EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+    EXPECT_NE(status.message().find(name), std::string::npos) << status;
+  }
 }
 
 struct BadFile {

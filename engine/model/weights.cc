@@ -157,6 +157,11 @@ class ModelWeights::Loader {
     CAIRN_RETURN_IF_ERROR(OptionalVector(prefix + "attn_v.bias", kv_dim, &layer->v_bias));
     CAIRN_RETURN_IF_ERROR(
         OptionalVector(prefix + "attn_output.bias", dim, &layer->attention_output_bias));
+    if (config_.qk_norm) {
+      const int64_t head_dim = config_.heads.head_dim;
+      CAIRN_RETURN_IF_ERROR(Vector(prefix + "attn_q_norm.weight", head_dim, &layer->q_norm));
+      CAIRN_RETURN_IF_ERROR(Vector(prefix + "attn_k_norm.weight", head_dim, &layer->k_norm));
+    }
     CAIRN_RETURN_IF_ERROR(Vector(prefix + "ffn_norm.weight", dim, &layer->feed_forward_norm));
     CAIRN_RETURN_IF_ERROR(Matrix(prefix + "ffn_gate.weight", ffn, dim, &layer->gate));
     CAIRN_RETURN_IF_ERROR(Matrix(prefix + "ffn_up.weight", ffn, dim, &layer->up));

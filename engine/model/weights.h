@@ -30,6 +30,7 @@ struct LayerWeights {
   kernels::PackedMatrix attention_output;  // [embedding_dim, q_dim]
   // Empty where the model has none: [q_dim], [kv_dim], [kv_dim], [embedding_dim].
   std::vector<float> q_bias, k_bias, v_bias, attention_output_bias;
+  std::vector<float> q_norm, k_norm;     // [head_dim], shared by the heads; empty without qk_norm
   std::vector<float> feed_forward_norm;  // [embedding_dim]
   kernels::PackedMatrix gate, up;        // [feed_forward_dim, embedding_dim]
   kernels::PackedMatrix down;            // [embedding_dim, feed_forward_dim]

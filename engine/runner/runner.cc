@@ -96,6 +96,16 @@ void Runner::LoadRows(const StepPlan& plan) {
   CAIRN_CHECK(row == n_);
 }
 
+void Runner::NormalizeHeads(const LayerWeights& w, int64_t begin, int64_t end) {
+  const kernels::HeadShape& heads = config_.heads;
+  float* q = &q_[begin * config_.q_dim()];
+  float* k = &k_[begin * config_.kv_dim()];
+  kernels::RmsNorm(q, (end - begin) * heads.num_heads, heads.head_dim, w.q_norm.data(),
+                   config_.rms_epsilon, q);
+  kernels::RmsNorm(k, (end - begin) * heads.num_kv_heads, heads.head_dim, w.k_norm.data(),
+                   config_.rms_epsilon, k);
+}
+
 void Runner::Attention(int layer) {
   const LayerWeights& w = weights_.layers()[layer];
   const kernels::HeadShape& heads = config_.heads;
@@ -115,6 +125,7 @@ void Runner::Attention(int layer) {
   kernels::MatMulGroup({normed_.data(), n_, dim}, qkv, pool_);
 
   ForRows([&](int64_t begin, int64_t end) {
+    if (config_.qk_norm) NormalizeHeads(w, begin, end);
     const int rotary_dim = config_.rope.rotary_dim;
     const float* table = &rope_table_[begin * rotary_dim];
     kernels::Rope(config_.rope_pairing, table, rotary_dim, end - begin, heads.num_heads,

@@ -45,6 +45,8 @@ class Runner {
  private:
   void LoadRows(const StepPlan& plan);
   void Attention(int layer);
+  // q_ and k_ of rows [begin, end).
+  void NormalizeHeads(const LayerWeights& w, int64_t begin, int64_t end);
   void FeedForward(int layer);
   void OutputLogits(const StepPlan& plan);
   // fn(begin, end) over row ranges that cover [0, n_), on several threads when there is enough to

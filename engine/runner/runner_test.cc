@@ -105,6 +105,8 @@ TEST(RunnerTest, LogitsFollowTheDefinitionForEveryVariant) {
       {.num_heads = 2, .num_kv_heads = 2, .rope_linear_factor = 4},
       {.rope_factors = true},
       {.architecture = "qwen2", .num_layers = 3, .tied_embeddings = false},
+      {.architecture = "qwen3"},
+      {.architecture = "qwen3", .head_dim = 24, .tied_embeddings = false},  // q_dim is not dim
   };
   for (size_t v = 0; v < variants.size(); ++v) {
     SCOPED_TRACE(v);
@@ -138,8 +140,15 @@ TEST(RunnerTest, RopeVariantsDoDiffer) {
   EXPECT_GT(distance(plain, factors), 100 * kTolerance);
 }
 
-TEST(RunnerTest, ChunksCompanyAndThreadsChangeNoBit) {
-  const TinyModel model({.architecture = "qwen2"});
+class RunnerArchitectureTest : public ::testing::TestWithParam<TinyModelOptions> {};
+
+INSTANTIATE_TEST_SUITE_P(All, RunnerArchitectureTest,
+                         ::testing::Values(TinyModelOptions{.architecture = "qwen2"},
+                                           TinyModelOptions{.architecture = "qwen3"}),
+                         [](const auto& info) { return info.param.architecture; });
+
+TEST_P(RunnerArchitectureTest, ChunksCompanyAndThreadsChangeNoBit) {
+  const TinyModel model(GetParam());
   const std::vector<TokenId> a = RandomTokens(50, 1), b = RandomTokens(50, 2),
                              c = RandomTokens(50, 3);
   const std::vector<const std::vector<TokenId>*> sequences = {&a, &b, &c};

@@ -54,7 +54,7 @@ using Row = std::vector<double>;
 class Reference {
  public:
   explicit Reference(const TinyModel& model)
-      : model_(model), o_(model.options), head_dim_(o_.embedding_dim / o_.num_heads) {}
+      : model_(model), o_(model.options), head_dim_(model.head_dim()) {}
 
   Row Embed(TokenId token) const {
     const std::vector<float>& table = At("token_embd.weight");
@@ -69,6 +69,15 @@ class Reference {
     Row y(x.size());
     for (size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * At(name)[i];
     return y;
+  }
+
+  // Every head of x by itself, where the model has such a norm.
+  void NormHeads(Row& x, const std::string& name) const {
+    if (!model_.tensors.contains(name)) return;
+    for (auto head = x.begin(); head != x.end(); head += head_dim_) {
+      const Row normed = Norm(Row(head, head + head_dim_), name);
+      std::copy(normed.begin(), normed.end(), head);
+    }
   }
 
   Row Linear(const Row& x, const std::string& name) const {
@@ -174,7 +183,8 @@ TinyModel::TinyModel(const TinyModelOptions& o) : options(o) {
     tensor.values.resize(size);
     for (float& value : tensor.values) value = normal(rng);
   };
-  const int64_t kv_dim = o.embedding_dim / o.num_heads * o.num_kv_heads;
+  const int64_t q_dim = int64_t{head_dim()} * o.num_heads;
+  const int64_t kv_dim = int64_t{head_dim()} * o.num_kv_heads;
   // Embeddings of unit-sized entries: logits then spread over a few units and distributions are
   // neither flat nor certain.
   matrix("token_embd.weight", kVocabSize, o.embedding_dim, 4.0f);
@@ -183,14 +193,18 @@ TinyModel::TinyModel(const TinyModelOptions& o) : options(o) {
   for (int i = 0; i < o.num_layers; ++i) {
     const std::string prefix = StrCat("blk.", i, ".");
     vector(prefix + "attn_norm.weight", o.embedding_dim, 1, 0.1f);
-    matrix(prefix + "attn_q.weight", o.embedding_dim, o.embedding_dim, 2.0f);
+    matrix(prefix + "attn_q.weight", q_dim, o.embedding_dim, 2.0f);
     matrix(prefix + "attn_k.weight", kv_dim, o.embedding_dim, 2.0f);
     matrix(prefix + "attn_v.weight", kv_dim, o.embedding_dim);
-    matrix(prefix + "attn_output.weight", o.embedding_dim, o.embedding_dim);
+    matrix(prefix + "attn_output.weight", o.embedding_dim, q_dim);
     if (o.architecture == "qwen2") {
-      vector(prefix + "attn_q.bias", o.embedding_dim, 0, 0.5f);
+      vector(prefix + "attn_q.bias", q_dim, 0, 0.5f);
       vector(prefix + "attn_k.bias", kv_dim, 0, 0.5f);
       vector(prefix + "attn_v.bias", kv_dim, 0, 0.5f);
+    }
+    if (o.architecture == "qwen3") {
+      vector(prefix + "attn_q_norm.weight", head_dim(), 1, 0.3f);
+      vector(prefix + "attn_k_norm.weight", head_dim(), 1, 0.3f);
     }
     vector(prefix + "ffn_norm.weight", o.embedding_dim, 1, 0.1f);
     matrix(prefix + "ffn_gate.weight", o.feed_forward_dim, o.embedding_dim);
@@ -198,7 +212,7 @@ TinyModel::TinyModel(const TinyModelOptions& o) : options(o) {
     matrix(prefix + "ffn_down.weight", o.embedding_dim, o.feed_forward_dim);
   }
   if (o.rope_factors) {
-    vector("rope_freqs.weight", o.embedding_dim / o.num_heads / 2, 0, 0);
+    vector("rope_freqs.weight", head_dim() / 2, 0, 0);
     std::vector<float>& factors = tensors["rope_freqs.weight"].values;
     for (size_t i = 0; i < factors.size(); ++i) factors[i] = 1.0f + static_cast<float>(i);
   }
@@ -223,6 +237,10 @@ std::string TinyModel::Serialize(const std::vector<std::string>& skip,
   number("feed_forward_length", options.feed_forward_dim);
   number("attention.head_count", options.num_heads);
   number("attention.head_count_kv", options.num_kv_heads);
+  if (options.head_dim > 0) {
+    number("attention.key_length", options.head_dim);
+    number("attention.value_length", options.head_dim);
+  }
   if (wanted(a + "attention.layer_norm_rms_epsilon")) {
     writer.AddFloat(a + "attention.layer_norm_rms_epsilon", kEpsilon);
   }
@@ -280,6 +298,8 @@ std::vector<std::vector<double>> ReferenceLogits(const TinyModel& model,
       Row q = ref.Linear(normed, prefix + "attn_q");
       Row k = ref.Linear(normed, prefix + "attn_k");
       Row v = ref.Linear(normed, prefix + "attn_v");
+      ref.NormHeads(q, prefix + "attn_q_norm.weight");
+      ref.NormHeads(k, prefix + "attn_k_norm.weight");
       ref.Rope(q, static_cast<int>(position));
       ref.Rope(k, static_cast<int>(position));
       RoundToHalf(k);

@@ -16,11 +16,12 @@
 namespace cairn::engine::testing {
 
 struct TinyModelOptions {
-  std::string architecture = "llama";  // or qwen2, which gets biases
+  std::string architecture = "llama";  // or qwen2, which gets biases; qwen3, with norms of q and k
   int num_layers = 2;
   int embedding_dim = 64;
   int num_heads = 4;
   int num_kv_heads = 2;
+  int head_dim = 0;  // 0 = embedding_dim / num_heads, which the file then leaves unsaid
   int feed_forward_dim = 96;
   int context_length = 512;
   bool tied_embeddings = true;
@@ -39,6 +40,10 @@ struct TinyModel {
   };
 
   explicit TinyModel(const TinyModelOptions& options);
+
+  int head_dim() const {
+    return options.head_dim > 0 ? options.head_dim : options.embedding_dim / options.num_heads;
+  }
 
   // The file's bytes, tensors in F32. `edit` may add metadata or tensors; keys in `skip` are left
   // out (metadata keys or tensor names).
