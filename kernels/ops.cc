@@ -63,12 +63,11 @@ void RopeTable(const RopeParams& params, const int32_t* positions, int64_t n, fl
   CAIRN_CHECK(params.rotary_dim > 0 && params.rotary_dim % 2 == 0);
   const int half = params.rotary_dim / 2;
   for (int i = 0; i < half; ++i) {
-    double freq = params.freq_scale *
-                  std::pow(static_cast<double>(params.freq_base), -2.0 * i / params.rotary_dim);
-    if (params.freq_factors != nullptr) freq /= params.freq_factors[i];
     for (int64_t t = 0; t < n; ++t) {
-      table[t * params.rotary_dim + i] = static_cast<float>(std::cos(positions[t] * freq));
-      table[t * params.rotary_dim + half + i] = static_cast<float>(std::sin(positions[t] * freq));
+      const double angle = positions[t] * params.frequencies[i];
+      float* cosines = table + t * params.rotary_dim;
+      cosines[i] = static_cast<float>(params.magnitude * std::cos(angle));
+      cosines[half + i] = static_cast<float>(params.magnitude * std::sin(angle));
     }
   }
 }

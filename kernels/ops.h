@@ -40,22 +40,21 @@ float Dot(const float* a, const float* b, int64_t count);
 void FloatToHalf(const float* x, int64_t count, uint16_t* y);
 void HalfToFloat(const uint16_t* x, int64_t count, float* y);
 
-// Rotary position embedding (Su et al., 2021). Pair i of a head is turned by position * freq_i,
-// freq_i = freq_scale / (freq_base^(2i / rotary_dim) * freq_factors[i]).
+// Rotary position embedding (Su et al., 2021). Pair i of a head is turned by position *
+// frequencies[i], and multiplied by the magnitude.
 enum class RopePairing {
   kInterleaved,  // elements (2i, 2i + 1): llama in GGUF ("norm")
   kHalves,       // elements (i, i + rotary_dim / 2): qwen2, qwen3, gemma ("neox")
 };
 
 struct RopeParams {
-  int rotary_dim = 0;  // even, <= head_dim; elements beyond it stay as they are
-  float freq_base = 10000.0f;
-  float freq_scale = 1.0f;              // 1 / factor of linear scaling
-  const float* freq_factors = nullptr;  // [rotary_dim / 2] (llama 3 `rope_freqs`), or null
+  int rotary_dim = 0;                   // even, <= head_dim; elements beyond it stay as they are
+  const double* frequencies = nullptr;  // [rotary_dim / 2], radians a position
+  double magnitude = 1;
 };
 
-// table [n, 2, rotary_dim / 2] = cosines, then sines, of each position. Made once a step, for all
-// layers.
+// table [n, 2, rotary_dim / 2] = cosines, then sines, of each position, times the magnitude. Made
+// once a step, for all layers.
 void RopeTable(const RopeParams& params, const int32_t* positions, int64_t n, float* table);
 
 // Turns x [n, num_heads, head_dim] in place; rows start `stride` floats apart.

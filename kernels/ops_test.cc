@@ -228,20 +228,16 @@ INSTANTIATE_TEST_SUITE_P(Isas, OpsTest, testing::ValuesIn(AllCases()),
                          [](const auto& info) { return info.param.isa; });
 
 TEST(RopeTest, TableFollowsTheFormula) {
-  const float factors[] = {1, 2, 4};
-  RopeParams params;
-  params.rotary_dim = 6;
-  params.freq_base = 1000;
-  params.freq_scale = 0.5f;
-  params.freq_factors = factors;
+  const double frequencies[] = {0.5, 0.03, 0.0002};
+  const RopeParams params = {.rotary_dim = 6, .frequencies = frequencies, .magnitude = 1.25};
   const int32_t positions[] = {0, 3, 100000};
   float table[3][2][3];
   RopeTable(params, positions, 3, &table[0][0][0]);
   for (int t = 0; t < 3; ++t) {
     for (int i = 0; i < 3; ++i) {
-      const double angle = positions[t] * 0.5 * std::pow(1000.0, -2.0 * i / 6) / factors[i];
-      EXPECT_NEAR(table[t][0][i], std::cos(angle), 1e-7);
-      EXPECT_NEAR(table[t][1][i], std::sin(angle), 1e-7);
+      const double angle = positions[t] * frequencies[i];
+      EXPECT_NEAR(table[t][0][i], 1.25 * std::cos(angle), 1.25e-7);
+      EXPECT_NEAR(table[t][1][i], 1.25 * std::sin(angle), 1.25e-7);
     }
   }
 }
@@ -261,8 +257,8 @@ TEST(RopeTest, RotatesEveryHeadAndLeavesTheRest) {
         std::copy(from.begin(), from.end(), &x[t * stride + h * head_dim]);
       }
     }
-    RopeParams params;
-    params.rotary_dim = rotary;
+    const double frequencies[] = {1, 0.3, 0.1, 0.03, 0.01, 0.003};
+    const RopeParams params = {.rotary_dim = rotary, .frequencies = frequencies};
     std::vector<float> table(4 * rotary);
     RopeTable(params, positions, 4, table.data());
     Rope(pairing, table.data(), rotary, 4, heads, head_dim, stride, x.data());

@@ -117,8 +117,65 @@ absl::Status ReadHeads(const Keys& keys, ModelConfig* config) {
   return absl::OkStatus();
 }
 
+// Written by some converters, each with the value that changes nothing.
+absl::Status RefuseRopeKeys(const Keys& keys) {
+  constexpr std::pair<std::string_view, double> kNeutral[] = {
+      {"rope.scaling.alpha", 0},
+      {"rope.scaling.yarn_log_multiplier", 0},
+      {"rope.scaling.yarn_ext_factor", 1},
+      {"rope.scaling.yarn_attn_factor", 1},
+  };
+  for (const auto& [key, neutral] : kNeutral) {
+    if (!keys.Has(key)) continue;
+    CAIRN_ASSIGN_OR_RETURN(const double value, keys.Float(key));
+    if (value != neutral) return keys.Refuse(key, StrCat(value));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadYarn(const Keys& keys, RopeScaling* scaling) {
+  CAIRN_ASSIGN_OR_RETURN(scaling->original_context,
+                         keys.Int("rope.scaling.original_context_length", 1, kMaxContext));
+  CAIRN_ASSIGN_OR_RETURN(scaling->beta_fast, keys.PositiveOr("rope.scaling.yarn_beta_fast", 32));
+  CAIRN_ASSIGN_OR_RETURN(scaling->beta_slow, keys.PositiveOr("rope.scaling.yarn_beta_slow", 1));
+  // In GGUF this multiplies the factor of the paper; in other configs it takes its place.
+  CAIRN_ASSIGN_OR_RETURN(const float multiplier, keys.PositiveOr("rope.scaling.attn_factor", 1));
+  scaling->attention_factor = multiplier * RopeMagnitude(*scaling);
+  return absl::OkStatus();
+}
+
+// `rope.scale_linear` is the older spelling of linear scaling; the newer one has a type and a
+// factor. Llama3 scaling has no key: it is the tensor rope_freqs.
+absl::StatusOr<RopeScaling> ReadRopeScaling(const Keys& keys) {
+  CAIRN_RETURN_IF_ERROR(RefuseRopeKeys(keys));
+  RopeScaling scaling;
+  if (keys.Has("rope.scaling.type")) {
+    CAIRN_ASSIGN_OR_RETURN(const std::string_view name, keys.String("rope.scaling.type"));
+    absl::StatusOr<RopeScalingType> type = ParseRopeScalingType(name);
+    if (!type.ok() || *type == RopeScalingType::kLlama3) {
+      return keys.Refuse("rope.scaling.type", StrCat("\"", name, "\""));
+    }
+    scaling.type = *type;
+  } else if (keys.Has("rope.scaling.factor")) {
+    return absl::InvalidArgumentError("rope.scaling.factor is there without rope.scaling.type");
+  } else if (keys.Has("rope.scale_linear")) {
+    scaling.type = RopeScalingType::kLinear;
+  }
+  if (scaling.type == RopeScalingType::kNone) return scaling;
+  const bool older = !keys.Has("rope.scaling.factor") && keys.Has("rope.scale_linear");
+  CAIRN_ASSIGN_OR_RETURN(scaling.factor,
+                         keys.Positive(older ? "rope.scale_linear" : "rope.scaling.factor"));
+  if (scaling.type == RopeScalingType::kYarn) {
+    CAIRN_RETURN_IF_ERROR(ReadYarn(keys, &scaling));
+  } else if (keys.Has("rope.scaling.attn_factor")) {
+    return keys.Refuse("rope.scaling.attn_factor", "an attention factor without yarn");
+  }
+  CAIRN_RETURN_IF_ERROR(CheckRopeScaling(scaling));
+  return scaling;
+}
+
 absl::Status ReadRope(const Keys& keys, ModelConfig* config) {
-  kernels::RopeParams& rope = config->rope;
+  RopeConfig& rope = config->rope;
   CAIRN_ASSIGN_OR_RETURN(
       rope.rotary_dim,
       keys.IntOr("rope.dimension_count", 2, config->heads.head_dim, config->heads.head_dim));
@@ -126,22 +183,11 @@ absl::Status ReadRope(const Keys& keys, ModelConfig* config) {
     return absl::InvalidArgumentError(StrCat("rope.dimension_count ", rope.rotary_dim, " is odd"));
   }
   CAIRN_ASSIGN_OR_RETURN(rope.freq_base, keys.PositiveOr("rope.freq_base", 10000.0f));
-  // `rope.scale_linear` is the older spelling of linear scaling; the newer one has a type and a
-  // factor.
-  if (keys.Has("rope.scale_linear")) {
-    CAIRN_ASSIGN_OR_RETURN(const float factor, keys.Positive("rope.scale_linear"));
-    rope.freq_scale = 1.0f / factor;
-  }
-  if (keys.Has("rope.scaling.type")) {
-    CAIRN_ASSIGN_OR_RETURN(const std::string_view type, keys.String("rope.scaling.type"));
-    if (type == "linear") {
-      CAIRN_ASSIGN_OR_RETURN(const float factor, keys.Positive("rope.scaling.factor"));
-      rope.freq_scale = 1.0f / factor;
-    } else if (type != "none") {
-      return keys.Refuse("rope.scaling.type", StrCat("\"", type, "\""));
-    }
-  } else if (keys.Has("rope.scaling.factor")) {
-    return absl::InvalidArgumentError("rope.scaling.factor is there without rope.scaling.type");
+  CAIRN_ASSIGN_OR_RETURN(rope.scaling, ReadRopeScaling(keys));
+  // Yarn divides by the base's logarithm.
+  if (rope.scaling.type == RopeScalingType::kYarn && !(rope.freq_base > 1)) {
+    return absl::InvalidArgumentError(
+        StrCat("rope.freq_base is ", rope.freq_base, ", not above 1 as yarn needs"));
   }
   return absl::OkStatus();
 }

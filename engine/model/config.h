@@ -11,6 +11,7 @@
 
 #include "common/status.h"
 #include "engine/gguf/gguf.h"
+#include "engine/model/rope_scaling.h"
 #include "kernels/attention.h"
 #include "kernels/ops.h"
 
@@ -27,7 +28,7 @@ struct ModelConfig {
   bool qk_norm = false;  // queries and keys pass an RMS norm per head before the rotation
   kernels::HeadShape heads;
   kernels::RopePairing rope_pairing = kernels::RopePairing::kInterleaved;
-  kernels::RopeParams rope;  // freq_factors is set by ModelWeights
+  RopeConfig rope;
 
   int64_t q_dim() const { return int64_t{heads.num_heads} * heads.head_dim; }
   int64_t kv_dim() const { return int64_t{heads.num_kv_heads} * heads.head_dim; }

@@ -37,15 +37,16 @@ TEST(ModelConfigTest, ReadsEveryArchitectureWithItsDefaults) {
   EXPECT_EQ(llama->vocab_size, TinyModel::kVocabSize);
   EXPECT_EQ(llama->heads.head_dim, 16);
   EXPECT_EQ(llama->rope.rotary_dim, 16);
-  EXPECT_EQ(llama->rope.freq_base, 10000.0f);
-  EXPECT_EQ(llama->rope.freq_scale, 1.0f);
+  EXPECT_EQ(llama->rope.freq_base, 10000);
+  EXPECT_EQ(llama->rope.scaling.type, RopeScalingType::kNone);
   EXPECT_EQ(llama->rope_pairing, kernels::RopePairing::kInterleaved);
 
   absl::StatusOr<ModelConfig> qwen2 =
       ConfigOf(TinyModel({.architecture = "qwen2", .rope_linear_factor = 4}).Serialize());
   ASSERT_TRUE(qwen2.ok()) << qwen2.status();
   EXPECT_EQ(qwen2->rope_pairing, kernels::RopePairing::kHalves);
-  EXPECT_EQ(qwen2->rope.freq_scale, 0.25f);
+  EXPECT_EQ(qwen2->rope.scaling.type, RopeScalingType::kLinear);
+  EXPECT_EQ(qwen2->rope.scaling.factor, 4);
   EXPECT_FALSE(qwen2->qk_norm);
 
   absl::StatusOr<ModelConfig> qwen3 =
@@ -205,7 +206,66 @@ TEST(ModelConfigTest, WhatIsWrongOrUnknownIsNamed) {
        uint("llama.rope.dimension_count", 32),
        Code::kInvalidArgument,
        "dimension_count"},
-      {"yarn", {}, string("llama.rope.scaling.type", "yarn"), Code::kUnimplemented, "yarn"},
+      {"unknown scaling",
+       {},
+       string("llama.rope.scaling.type", "longrope"),
+       Code::kUnimplemented,
+       "longrope"},
+      {"llama3 scaling as a key",
+       {},
+       string("llama.rope.scaling.type", "llama3"),
+       Code::kUnimplemented,
+       "llama3"},
+      {"linear with an attention factor",
+       {},
+       [=](GgufWriter& w) {
+         w.AddFloat("llama.rope.scale_linear", 2);
+         w.AddFloat("llama.rope.scaling.attn_factor", 2);
+       },
+       Code::kUnimplemented,
+       "attn_factor"},
+      {"yarn without original context",
+       {},
+       [=](GgufWriter& w) {
+         w.AddString("llama.rope.scaling.type", "yarn");
+         w.AddFloat("llama.rope.scaling.factor", 4);
+       },
+       Code::kNotFound,
+       "original_context_length"},
+      {"yarn that shrinks",
+       {},
+       [=](GgufWriter& w) {
+         w.AddString("llama.rope.scaling.type", "yarn");
+         w.AddFloat("llama.rope.scaling.factor", 0.5f);
+         w.AddUint32("llama.rope.scaling.original_context_length", 64);
+       },
+       Code::kInvalidArgument,
+       "factor is 0.5"},
+      {"yarn with crossed betas",
+       {},
+       [=](GgufWriter& w) {
+         w.AddString("llama.rope.scaling.type", "yarn");
+         w.AddFloat("llama.rope.scaling.factor", 4);
+         w.AddUint32("llama.rope.scaling.original_context_length", 64);
+         w.AddFloat("llama.rope.scaling.yarn_beta_slow", 64);
+       },
+       Code::kInvalidArgument,
+       "beta_fast"},
+      {"yarn of a base without logarithm",
+       {},
+       [=](GgufWriter& w) {
+         w.AddString("llama.rope.scaling.type", "yarn");
+         w.AddFloat("llama.rope.scaling.factor", 4);
+         w.AddUint32("llama.rope.scaling.original_context_length", 64);
+         w.AddFloat("llama.rope.freq_base", 1);
+       },
+       Code::kInvalidArgument,
+       "freq_base"},
+      {"part of yarn's extrapolation",
+       {},
+       number("llama.rope.scaling.yarn_ext_factor", 0.5f),
+       Code::kUnimplemented,
+       "yarn_ext_factor"},
       {"linear without factor",
        {},
        string("llama.rope.scaling.type", "linear"),
@@ -269,6 +329,34 @@ TEST(ModelConfigTest, WhatIsWrongOrUnknownIsNamed) {
     EXPECT_NE(status.message().find(bad.mentions), std::string::npos)
         << bad.description << ": " << status;
   }
+}
+
+TEST(ModelConfigTest, ReadsEverySpellingOfRopeScaling) {
+  const auto scaling = [](const std::function<void(GgufWriter&)>& edit) {
+    absl::StatusOr<ModelConfig> config =
+        ConfigOf(TinyModel(TinyModelOptions{}).Serialize({}, edit));
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->rope.scaling : RopeScaling();
+  };
+  const RopeScaling older =
+      scaling([](GgufWriter& w) { w.AddFloat("llama.rope.scale_linear", 2); });
+  EXPECT_EQ(older.type, RopeScalingType::kLinear);
+  EXPECT_EQ(older.factor, 2);
+
+  const RopeScaling yarn = scaling([](GgufWriter& w) {
+    w.AddString("llama.rope.scaling.type", "yarn");
+    w.AddFloat("llama.rope.scaling.factor", 4);
+    w.AddUint32("llama.rope.scaling.original_context_length", 4096);
+    w.AddFloat("llama.rope.scaling.attn_factor", 0.5f);
+    w.AddFloat("llama.rope.scaling.yarn_beta_fast", 16);
+    w.AddFloat("llama.rope.scaling.yarn_beta_slow", 2);
+  });
+  EXPECT_EQ(yarn.type, RopeScalingType::kYarn);
+  EXPECT_EQ(yarn.factor, 4);
+  EXPECT_EQ(yarn.original_context, 4096);
+  EXPECT_EQ(yarn.beta_fast, 16);
+  EXPECT_EQ(yarn.beta_slow, 2);
+  EXPECT_NEAR(RopeMagnitude(yarn), 0.5 * (0.1 * std::log(4.0) + 1), 1e-12);
 }
 
 TEST(ModelConfigTest, KeysThatSayOffAreAccepted) {

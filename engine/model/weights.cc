@@ -41,7 +41,7 @@ class ModelWeights::Loader {
 
   absl::Status Load() {
     CAIRN_RETURN_IF_ERROR(LoadEmbedding());
-    CAIRN_RETURN_IF_ERROR(LoadRopeFactors());
+    CAIRN_RETURN_IF_ERROR(LoadRope());
     CAIRN_RETURN_IF_ERROR(
         Vector("output_norm.weight", config_.embedding_dim, &weights_.output_norm_));
     weights_.layers_.resize(config_.num_layers);
@@ -128,16 +128,16 @@ class ModelWeights::Loader {
   }
 
   // Llama 3.1 and later store one divisor per rotary frequency.
-  absl::Status LoadRopeFactors() {
+  absl::Status LoadRope() {
+    std::vector<float> factors;
     CAIRN_RETURN_IF_ERROR(
-        OptionalVector("rope_freqs.weight", config_.rope.rotary_dim / 2, &weights_.rope_factors_));
-    if (weights_.rope_factors_.empty()) return absl::OkStatus();
-    for (const float factor : weights_.rope_factors_) {
+        OptionalVector("rope_freqs.weight", config_.rope.rotary_dim / 2, &factors));
+    for (const float factor : factors) {
       if (!(factor > 0)) {
         return absl::InvalidArgumentError("rope_freqs.weight holds a factor that is not positive");
       }
     }
-    weights_.config_.rope.freq_factors = weights_.rope_factors_.data();
+    weights_.rope_frequencies_ = RopeFrequencies(config_.rope, factors);
     return absl::OkStatus();
   }
 
@@ -183,6 +183,12 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(std::unique_ptr
   CAIRN_ASSIGN_OR_RETURN(weights->config_, ReadModelConfig(*weights->file_));
   CAIRN_RETURN_IF_ERROR(Loader(weights.get(), pool).Load());
   return weights;
+}
+
+kernels::RopeParams ModelWeights::rope() const {
+  return {.rotary_dim = config_.rope.rotary_dim,
+          .frequencies = rope_frequencies_.data(),
+          .magnitude = RopeMagnitude(config_.rope.scaling)};
 }
 
 void ModelWeights::EmbeddingRow(int32_t token, float* dst) const {

@@ -20,6 +20,7 @@
 #include "engine/gguf/gguf.h"
 #include "engine/model/config.h"
 #include "kernels/matmul.h"
+#include "kernels/ops.h"
 
 namespace cairn::engine {
 
@@ -45,6 +46,8 @@ class ModelWeights {
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const std::vector<float>& output_norm() const { return output_norm_; }  // [embedding_dim]
   const kernels::PackedMatrix& output() const { return output_; }  // [vocab_size, embedding_dim]
+  // Points into this.
+  kernels::RopeParams rope() const;
   // dst: [embedding_dim]. REQUIRES: 0 <= token < vocab_size.
   void EmbeddingRow(int32_t token, float* dst) const;
   // Bytes of packed copies and of float vectors.
@@ -58,7 +61,7 @@ class ModelWeights {
   ModelConfig config_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
-  std::vector<float> rope_factors_;
+  std::vector<double> rope_frequencies_;
   kernels::PackedMatrix output_;
   const GgufTensor* embedding_ = nullptr;
   int64_t embedding_row_bytes_ = 0;

@@ -60,7 +60,7 @@ bool Runner::Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned) {
   for (const BlockCopy& copy : plan.copies) cache_.CopyBlock(copy.from, copy.to);
   n_ = plan.num_rows;
   LoadRows(plan);
-  kernels::RopeTable(config_.rope, positions_.data(), n_, rope_table_.data());
+  kernels::RopeTable(weights_.rope(), positions_.data(), n_, rope_table_.data());
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     if (abandoned()) return false;
     Attention(layer);

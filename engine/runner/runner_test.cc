@@ -104,6 +104,8 @@ TEST(RunnerTest, LogitsFollowTheDefinitionForEveryVariant) {
       {.num_heads = 8, .num_kv_heads = 1, .tied_embeddings = false},
       {.num_heads = 2, .num_kv_heads = 2, .rope_linear_factor = 4},
       {.rope_factors = true},
+      {.rope_yarn_factor = 4},
+      {.architecture = "qwen3", .rope_yarn_factor = 8, .rope_factors = true},
       {.architecture = "qwen2", .num_layers = 3, .tied_embeddings = false},
       {.architecture = "qwen3"},
       {.architecture = "qwen3", .head_dim = 24, .tied_embeddings = false},  // q_dim is not dim
@@ -131,6 +133,7 @@ TEST(RunnerTest, RopeVariantsDoDiffer) {
       ReferenceLogits(TinyModel({.rope_linear_factor = 4}), tokens)[19];
   const std::vector<double> factors =
       ReferenceLogits(TinyModel({.rope_factors = true}), tokens)[19];
+  const std::vector<double> yarn = ReferenceLogits(TinyModel({.rope_yarn_factor = 4}), tokens)[19];
   const auto distance = [](const std::vector<double>& a, const std::vector<double>& b) {
     double max = 0;
     for (size_t i = 0; i < a.size(); ++i) max = std::max(max, std::abs(a[i] - b[i]));
@@ -138,6 +141,8 @@ TEST(RunnerTest, RopeVariantsDoDiffer) {
   };
   EXPECT_GT(distance(plain, scaled), 100 * kTolerance);
   EXPECT_GT(distance(plain, factors), 100 * kTolerance);
+  EXPECT_GT(distance(plain, yarn), 100 * kTolerance);
+  EXPECT_GT(distance(scaled, yarn), 100 * kTolerance);
 }
 
 class RunnerArchitectureTest : public ::testing::TestWithParam<TinyModelOptions> {};

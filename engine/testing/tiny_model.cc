@@ -19,6 +19,7 @@ namespace {
 
 constexpr float kEpsilon = 1e-5f;
 constexpr float kRopeBase = 10000.0f;
+constexpr int kYarnContext = 32;
 
 // GPT-2's printable stand-in for a byte.
 std::string ByteSymbol(int byte) {
@@ -92,6 +93,18 @@ class Reference {
     return y;
   }
 
+  // What yarn multiplies the frequency of pair i with: pairs from the one that makes 32 turns over
+  // the original context to the one that makes a single turn go from 1 to 1 / factor.
+  double YarnStretch(int i) const {
+    const auto pair = [&](double turns) {
+      return head_dim_ * std::log(kYarnContext / (turns * 2 * std::acos(-1))) /
+             (2 * std::log(kRopeBase));
+    };
+    const double first = std::max(0.0, std::floor(pair(32))), last = std::ceil(pair(1));
+    const double stretched = std::clamp((i - first) / (last - first), 0.0, 1.0);
+    return (1 - stretched) + stretched / o_.rope_yarn_factor;
+  }
+
   void Rope(Row& x, int position) const {
     const int half = head_dim_ / 2;
     const auto factors = model_.tensors.find("rope_freqs.weight");
@@ -104,8 +117,13 @@ class Reference {
         double& a = x[head + (llama ? 2 * i : i)];
         double& b = x[head + (llama ? 2 * i + 1 : i + half)];
         const double a0 = a, b0 = b;
-        a = a0 * std::cos(angle) - b0 * std::sin(angle);
-        b = a0 * std::sin(angle) + b0 * std::cos(angle);
+        double magnitude = 1;
+        if (o_.rope_yarn_factor > 0) {
+          angle *= YarnStretch(i);
+          magnitude = 1 + 0.1 * std::log(o_.rope_yarn_factor);
+        }
+        a = magnitude * (a0 * std::cos(angle) - b0 * std::sin(angle));
+        b = magnitude * (a0 * std::sin(angle) + b0 * std::cos(angle));
       }
     }
   }
@@ -247,6 +265,11 @@ std::string TinyModel::Serialize(const std::vector<std::string>& skip,
   if (options.rope_linear_factor > 0) {
     writer.AddString(a + "rope.scaling.type", "linear");
     writer.AddFloat(a + "rope.scaling.factor", options.rope_linear_factor);
+  }
+  if (options.rope_yarn_factor > 0) {
+    writer.AddString(a + "rope.scaling.type", "yarn");
+    writer.AddFloat(a + "rope.scaling.factor", options.rope_yarn_factor);
+    number("rope.scaling.original_context_length", kYarnContext);
   }
   const std::vector<std::string> tokens = Tokens();
   CAIRN_CHECK(static_cast<int>(tokens.size()) == kVocabSize);

@@ -26,6 +26,7 @@ struct TinyModelOptions {
   int context_length = 512;
   bool tied_embeddings = true;
   float rope_linear_factor = 0;  // 0 = no scaling
+  float rope_yarn_factor = 0;    // 0 = no scaling; over an original context of 32
   bool rope_factors = false;     // a rope_freqs tensor, as llama 3.1 has
   uint32_t seed = 1;
 };
