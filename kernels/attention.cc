@@ -71,6 +71,7 @@ const AttentionKernels& AttentionKernelsOf(Isa isa) {
 void PagedAttentionWith(const AttentionKernels& kernels, const PagedAttentionArgs& args,
                         WorkerPool& pool) {
   CheckShape(args.shape);
+  CAIRN_CHECK(args.window >= 0);
   std::vector<int64_t> starts;  // of row tiles
   for (int64_t row = 0; row < args.n; ++row) {
     CAIRN_CHECK(args.positions[row] >= 0);

@@ -40,8 +40,9 @@ struct PagedKv {
 };
 
 // Rows of any number of sequences in one call. Row i attends to tokens 0 .. positions[i] of its
-// sequence, whose block table is block_tables[i]; tokens must have been stored before. Rows of one
-// sequence share cache reads when they stand together and share the table pointer.
+// sequence, or to the last `window` of these, and its block table is block_tables[i]; tokens must
+// have been stored before, those before a window in the same step of 32 too. Rows of one sequence
+// share cache reads when they stand together and share the table pointer.
 struct PagedAttentionArgs {
   HeadShape shape;
   PagedKv kv;
@@ -50,6 +51,7 @@ struct PagedAttentionArgs {
   int64_t q_stride = 0;                          // floats between rows
   const int32_t* positions = nullptr;            // [n]
   const int32_t* const* block_tables = nullptr;  // [n]
+  int32_t window = 0;                            // keys that a row sees at most; 0 = all
   float scale = 1.0f;                            // usually 1 / sqrt(head_dim)
   float* out = nullptr;                          // [n, num_heads, head_dim]
   int64_t out_stride = 0;

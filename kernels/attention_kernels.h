@@ -25,6 +25,11 @@ struct AttentionTile {
   int head_begin = 0, head_end = 0;
 };
 
+// The first key that the row at `position` sees.
+inline int32_t FirstKey(int32_t position, int32_t window) {
+  return window > 0 && position >= window ? position - window + 1 : 0;
+}
+
 struct AttentionKernels {
   void (*paged)(const PagedAttentionArgs& args, const AttentionTile& tile);
   // Keys are rows [key_begin, key_end).

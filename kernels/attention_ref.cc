@@ -38,14 +38,17 @@ void Paged(const PagedAttentionArgs& args, const AttentionTile& tile) {
       const auto block = [&](int64_t j) {
         return args.block_tables[row][j / kKvBlockSize] * args.kv.block_stride;
       };
+      const int32_t first = FirstKey(args.positions[row], args.window);
       Attend(
-          args.q + row * args.q_stride + head * shape.head_dim, args.positions[row] + 1,
+          args.q + row * args.q_stride + head * shape.head_dim, args.positions[row] + 1 - first,
           shape.head_dim, args.scale,
-          [&](int64_t j, int d) {
+          [&](int64_t i, int d) {
+            const int64_t j = first + i;
             const int64_t at = (kv_head * shape.head_dim + d) * kKvBlockSize + j % kKvBlockSize;
             return HalfBitsToFloat(args.kv.k[block(j) + at]);
           },
-          [&](int64_t j, int d) {
+          [&](int64_t i, int d) {
+            const int64_t j = first + i;
             const int64_t at = (j % kKvBlockSize * shape.num_kv_heads + kv_head) * shape.head_dim;
             return HalfBitsToFloat(args.kv.v[block(j) + at + d]);
           },

@@ -138,10 +138,12 @@ class AttentionTest : public testing::TestWithParam<Case> {
   WorkerPool pool_{2};
 };
 
-// A batch as the engine makes it: a prefill chunk, decoding rows, a first token.
-TEST_P(AttentionTest, PagedRaggedBatch) {
+// A batch as the engine makes it: a prefill chunk, decoding rows, a first token. `window` as in the
+// arguments.
+void CheckRaggedBatch(const AttentionKernels& kernels, int window, std::mt19937* rng,
+                      WorkerPool& pool) {
   for (const HeadShape& shape : kShapes) {
-    const Cache cache(shape, {45, 100, 1, 16, 17}, &rng_);
+    const Cache cache(shape, {45, 100, 1, 16, 17}, rng);
     struct Row {
       int sequence, position;
     };
@@ -150,7 +152,7 @@ TEST_P(AttentionTest, PagedRaggedBatch) {
     for (Row row : {Row{1, 99}, Row{2, 0}, Row{3, 15}, Row{4, 16}, Row{1, 3}}) rows.push_back(row);
 
     const int64_t width = int64_t{shape.num_heads} * shape.head_dim, stride = width + 7;
-    const std::vector<float> q = RandomFloats(rows.size() * stride, &rng_);
+    const std::vector<float> q = RandomFloats(rows.size() * stride, rng);
     std::vector<float> out(rows.size() * stride, 5.0f);
     std::vector<int32_t> positions;
     std::vector<const int32_t*> tables;
@@ -167,16 +169,20 @@ TEST_P(AttentionTest, PagedRaggedBatch) {
     args.positions = positions.data();
     args.block_tables = tables.data();
     args.scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+    args.window = window;
     args.out = out.data();
-    PagedAttentionWith(*GetParam().kernels, args, pool_);
+    PagedAttentionWith(kernels, args, pool);
 
     const int group = shape.num_heads / shape.num_kv_heads;
     for (size_t i = 0; i < rows.size(); ++i) {
       for (int h = 0; h < shape.num_heads; ++h) {
         const int count = rows[i].position + 1;
-        ExpectAttention(&q[i * stride + h * shape.head_dim],
-                        cache.Keys(rows[i].sequence, count, h / group),
-                        cache.Values(rows[i].sequence, count, h / group), shape.head_dim,
+        std::vector<const float*> keys = cache.Keys(rows[i].sequence, count, h / group);
+        std::vector<const float*> values = cache.Values(rows[i].sequence, count, h / group);
+        const int unseen = window > 0 ? std::max(0, count - window) : 0;
+        keys.erase(keys.begin(), keys.begin() + unseen);
+        values.erase(values.begin(), values.begin() + unseen);
+        ExpectAttention(&q[i * stride + h * shape.head_dim], keys, values, shape.head_dim,
                         args.scale, &out[i * stride + h * shape.head_dim]);
       }
       for (int64_t j = width; j < stride; ++j) ASSERT_EQ(out[i * stride + j], 5.0f);
@@ -191,9 +197,19 @@ TEST_P(AttentionTest, PagedRaggedBatch) {
       one.positions += i;
       one.block_tables += i;
       one.out = alone.data();
-      PagedAttentionWith(*GetParam().kernels, one, pool_);
+      PagedAttentionWith(kernels, one, pool);
       ASSERT_EQ(std::memcmp(alone.data(), &out[i * stride], width * sizeof(float)), 0) << i;
     }
+  }
+}
+
+TEST_P(AttentionTest, PagedRaggedBatch) { CheckRaggedBatch(*GetParam().kernels, 0, &rng_, pool_); }
+
+// Windows shorter than a vector, of whole steps, across steps, and longer than all sequences.
+TEST_P(AttentionTest, PagedRaggedBatchWithAWindow) {
+  for (const int window : {1, 5, 16, 32, 33, 99, 1000}) {
+    SCOPED_TRACE(window);
+    CheckRaggedBatch(*GetParam().kernels, window, &rng_, pool_);
   }
 }
 
@@ -203,8 +219,8 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   std::vector<float> q(8, 3e4f), out(8);
   const int32_t position = 39;
   const int32_t* table = cache.table(0);
-  PagedAttentionArgs args = {shape,     cache.view(), 1,    q.data(),   8,
-                             &position, &table,       1.0f, out.data(), 8};
+  PagedAttentionArgs args = {shape, cache.view(), 1,          q.data(), 8, &position, &table,
+                             0,     1.0f,         out.data(), 8};
   PagedAttentionWith(*GetParam().kernels, args, pool_);
   // One key wins outright.
   const std::vector<const float*> keys = cache.Keys(0, 40, 0), values = cache.Values(0, 40, 0);

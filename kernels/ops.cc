@@ -47,6 +47,10 @@ void SiluMul(const float* gate, const float* up, int64_t count, float* y) {
 
 void Gelu(const float* x, int64_t count, float* y) { Ops().gelu(x, count, y); }
 
+void GeluTanhMul(const float* gate, const float* up, int64_t count, float* y) {
+  Ops().gelu_tanh_mul(gate, up, count, y);
+}
+
 void Add(const float* a, const float* b, int64_t count, float* y) { Ops().add(a, b, count, y); }
 
 void AddScaled(const float* x, float scale, int64_t count, float* y) {

@@ -28,6 +28,10 @@ void SiluMul(const float* gate, const float* up, int64_t count, float* y);
 // y = x * (1 + erf(x / sqrt(2))) / 2: BERT's GELU, not the tanh approximation.
 void Gelu(const float* x, int64_t count, float* y);
 
+// y = gelu(gate) * up, in the tanh form: gelu(x) = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715
+// x^3))).
+void GeluTanhMul(const float* gate, const float* up, int64_t count, float* y);
+
 // y = a + b.
 void Add(const float* a, const float* b, int64_t count, float* y);
 

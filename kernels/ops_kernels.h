@@ -16,6 +16,7 @@ struct OpsKernels {
   void (*softmax)(float* x, int64_t dim);
   void (*silu_mul)(const float* gate, const float* up, int64_t count, float* y);
   void (*gelu)(const float* x, int64_t count, float* y);
+  void (*gelu_tanh_mul)(const float* gate, const float* up, int64_t count, float* y);
   void (*add)(const float* a, const float* b, int64_t count, float* y);
   void (*add_scaled)(const float* x, float scale, int64_t count, float* y);
   float (*dot)(const float* a, const float* b, int64_t count);

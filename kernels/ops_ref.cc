@@ -46,6 +46,15 @@ void GeluRun(const float* x, int64_t count, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = 0.5f * x[i] * std::erfc(-x[i] * std::sqrt(0.5f));
 }
 
+void GeluTanhMulRun(const float* gate, const float* up, int64_t count, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = gate[i];
+    // (1 + tanh(z)) / 2 = 1 / (1 + exp(-2 z)): no cancellation where z is very negative.
+    const float twice_z = 1.5957691f * (x + 0.044715f * x * x * x);
+    y[i] = x / (1.0f + std::exp(-twice_z)) * up[i];
+  }
+}
+
 void AddRun(const float* a, const float* b, int64_t count, float* y) {
   for (int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
 }
@@ -84,8 +93,9 @@ void RopeHalvesHead(const float* cosines, const float* sines, int half, float* x
 
 }  // namespace
 
-const OpsKernels kOpsScalar = {RmsNormRow,     LayerNormRow,   SoftmaxRow,          SiluMulRun,
-                               GeluRun,        AddRun,         AddScaledRun,        DotRun,
-                               FloatToHalfRun, HalfToFloatRun, RopeInterleavedHead, RopeHalvesHead};
+const OpsKernels kOpsScalar = {RmsNormRow,    LayerNormRow,   SoftmaxRow,     SiluMulRun,
+                               GeluRun,       GeluTanhMulRun, AddRun,         AddScaledRun,
+                               DotRun,        FloatToHalfRun, HalfToFloatRun, RopeInterleavedHead,
+                               RopeHalvesHead};
 
 }  // namespace cairn::kernels

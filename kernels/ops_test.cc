@@ -134,6 +134,20 @@ TEST_P(OpsTest, GeluIsTheErfForm) {
   }
 }
 
+TEST_P(OpsTest, GeluTanhMul) {
+  for (int count : kCounts) {
+    std::vector<float> gate = Random(count, 5), up = Random(count), y(count);
+    gate[0] = -40;  // exp is beyond F32
+    ops().gelu_tanh_mul(gate.data(), up.data(), count, y.data());
+    for (int i = 0; i < count; ++i) {
+      const double x = gate[i], z = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+      const double want = x / (1 + std::exp(-2 * z)) * up[i];
+      // exp magnifies the rounding of its argument.
+      ASSERT_NEAR(y[i], want, std::fabs(want) * (10 + 6 * std::fabs(z)) * kEpsilon + 1e-30) << x;
+    }
+  }
+}
+
 TEST_P(OpsTest, AddAddScaledAndDot) {
   for (int count : kCounts) {
     const std::vector<float> a = Random(count), b = Random(count);
@@ -163,6 +177,7 @@ TEST_P(OpsTest, PartialVectorsTouchNothingBeyond) {
         [&](float* y) { ops().softmax(y, count); },
         [&](float* y) { ops().silu_mul(a.data(), b.data(), count, y); },
         [&](float* y) { ops().gelu(a.data(), count, y); },
+        [&](float* y) { ops().gelu_tanh_mul(a.data(), b.data(), count, y); },
         [&](float* y) { ops().add(a.data(), b.data(), count, y); },
         [&](float* y) { ops().add_scaled(a.data(), 2, count, y); }};
     for (const auto& write : writers) {
