@@ -66,7 +66,6 @@ class Keys {
 // value 0, "off".
 constexpr std::pair<std::string_view, std::string_view> kRefusedKeys[] = {
     {"expert_count", "a mixture of experts"},
-    {"attention.sliding_window", "sliding-window attention"},
     {"attention.scale", "an attention scale of its own"},
     {"attention.clamp_kqv", "clamping of keys, queries and values"},
     {"attn_logit_softcapping", "soft-capping of attention"},
@@ -174,11 +173,10 @@ absl::StatusOr<RopeScaling> ReadRopeScaling(const Keys& keys) {
   return scaling;
 }
 
-absl::Status ReadRope(const Keys& keys, ModelConfig* config) {
-  RopeConfig& rope = config->rope;
-  CAIRN_ASSIGN_OR_RETURN(
-      rope.rotary_dim,
-      keys.IntOr("rope.dimension_count", 2, config->heads.head_dim, config->heads.head_dim));
+absl::StatusOr<RopeConfig> ReadRope(const Keys& keys, const ModelConfig& config) {
+  RopeConfig rope;
+  CAIRN_ASSIGN_OR_RETURN(rope.rotary_dim, keys.IntOr("rope.dimension_count", 2,
+                                                     config.heads.head_dim, config.heads.head_dim));
   if (rope.rotary_dim % 2 != 0) {
     return absl::InvalidArgumentError(StrCat("rope.dimension_count ", rope.rotary_dim, " is odd"));
   }
@@ -188,6 +186,32 @@ absl::Status ReadRope(const Keys& keys, ModelConfig* config) {
   if (rope.scaling.type == RopeScalingType::kYarn && !(rope.freq_base > 1)) {
     return absl::InvalidArgumentError(
         StrCat("rope.freq_base is ", rope.freq_base, ", not above 1 as yarn needs"));
+  }
+  return rope;
+}
+
+// Gemma 3 (https://arxiv.org/abs/2503.19786): of every `sliding_window_pattern` layers the last is
+// global, and the others are local: they have a window and rotary angles of a base of their own,
+// not scaled.
+absl::Status ReadGemma3(const Keys& keys, ModelConfig* config) {
+  config->embedding_scale = std::sqrt(static_cast<float>(config->embedding_dim));
+  // The 27B model, which no key names, divides by the square root of embedding_dim / num_heads.
+  constexpr int kLayersOf27B = 62;
+  if (config->num_layers == kLayersOf27B) {
+    config->attention_scale = 1.0f / std::sqrt(static_cast<float>(config->embedding_dim) /
+                                               static_cast<float>(config->heads.num_heads));
+  }
+  CAIRN_ASSIGN_OR_RETURN(const int window,
+                         keys.IntOr("attention.sliding_window", 0, kMaxContext, 0));
+  if (window == 0) return absl::OkStatus();
+  CAIRN_ASSIGN_OR_RETURN(const int pattern,
+                         keys.IntOr("attention.sliding_window_pattern", 1, kMaxLayers, 6));
+  RopeConfig local = config->ropes[0];
+  local.scaling = RopeScaling();
+  CAIRN_ASSIGN_OR_RETURN(local.freq_base, keys.PositiveOr("rope.freq_base_swa", 10000.0f));
+  config->ropes.push_back(local);
+  for (int i = 0; i < config->num_layers; ++i) {
+    if (i % pattern != pattern - 1) config->layers[i] = {.window = window, .rope = 1};
   }
   return absl::OkStatus();
 }
@@ -204,10 +228,15 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   } else if (architecture == "qwen2" || architecture == "qwen3") {
     config.rope_pairing = kernels::RopePairing::kHalves;
     config.qk_norm = architecture == "qwen3";
+  } else if (architecture == "gemma3") {
+    config.rope_pairing = kernels::RopePairing::kHalves;
+    config.qk_norm = true;
+    config.post_norms = true;
+    config.activation = Activation::kGeluTanh;
   } else {
     return absl::UnimplementedError(
         StrCat("general.architecture \"", architecture,
-               "\" is not a generator that we know (llama, qwen2, qwen3)"));
+               "\" is not a generator that we know (llama, qwen2, qwen3, gemma3)"));
   }
   const Keys keys(file, architecture);
   CAIRN_RETURN_IF_ERROR(RefuseWhatWeDoNotDo(keys));
@@ -217,7 +246,16 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const GgufFile& file) {
   CAIRN_ASSIGN_OR_RETURN(config.context_length, keys.Int("context_length", 1, kMaxContext));
   CAIRN_ASSIGN_OR_RETURN(config.rms_epsilon, keys.Positive("attention.layer_norm_rms_epsilon"));
   CAIRN_RETURN_IF_ERROR(ReadHeads(keys, &config));
-  CAIRN_RETURN_IF_ERROR(ReadRope(keys, &config));
+  config.attention_scale = 1.0f / std::sqrt(static_cast<float>(config.heads.head_dim));
+  CAIRN_ASSIGN_OR_RETURN(const RopeConfig rope, ReadRope(keys, config));
+  config.ropes.push_back(rope);
+  config.layers.resize(config.num_layers);
+  if (architecture == "gemma3") {
+    CAIRN_RETURN_IF_ERROR(ReadGemma3(keys, &config));
+  } else if (keys.Has("attention.sliding_window")) {
+    CAIRN_ASSIGN_OR_RETURN(const int window, keys.Int("attention.sliding_window", 0, kMaxContext));
+    if (window != 0) return keys.Refuse("attention.sliding_window", "sliding-window attention");
+  }
 
   CAIRN_ASSIGN_OR_RETURN(const GgufTensor* embedding, file.Tensor("token_embd.weight"));
   if (embedding->rows() < 1 || embedding->rows() > kMaxVocab) {

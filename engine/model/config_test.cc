@@ -36,17 +36,17 @@ TEST(ModelConfigTest, ReadsEveryArchitectureWithItsDefaults) {
   EXPECT_EQ(llama->num_layers, 2);
   EXPECT_EQ(llama->vocab_size, TinyModel::kVocabSize);
   EXPECT_EQ(llama->heads.head_dim, 16);
-  EXPECT_EQ(llama->rope.rotary_dim, 16);
-  EXPECT_EQ(llama->rope.freq_base, 10000);
-  EXPECT_EQ(llama->rope.scaling.type, RopeScalingType::kNone);
+  EXPECT_EQ(llama->ropes[0].rotary_dim, 16);
+  EXPECT_EQ(llama->ropes[0].freq_base, 10000);
+  EXPECT_EQ(llama->ropes[0].scaling.type, RopeScalingType::kNone);
   EXPECT_EQ(llama->rope_pairing, kernels::RopePairing::kInterleaved);
 
   absl::StatusOr<ModelConfig> qwen2 =
       ConfigOf(TinyModel({.architecture = "qwen2", .rope_linear_factor = 4}).Serialize());
   ASSERT_TRUE(qwen2.ok()) << qwen2.status();
   EXPECT_EQ(qwen2->rope_pairing, kernels::RopePairing::kHalves);
-  EXPECT_EQ(qwen2->rope.scaling.type, RopeScalingType::kLinear);
-  EXPECT_EQ(qwen2->rope.scaling.factor, 4);
+  EXPECT_EQ(qwen2->ropes[0].scaling.type, RopeScalingType::kLinear);
+  EXPECT_EQ(qwen2->ropes[0].scaling.factor, 4);
   EXPECT_FALSE(qwen2->qk_norm);
 
   absl::StatusOr<ModelConfig> qwen3 =
@@ -56,6 +56,47 @@ TEST(ModelConfigTest, ReadsEveryArchitectureWithItsDefaults) {
   EXPECT_EQ(qwen3->rope_pairing, kernels::RopePairing::kHalves);
   EXPECT_EQ(qwen3->heads.head_dim, 24);
   EXPECT_EQ(qwen3->q_dim(), 96);
+}
+
+TEST(ModelConfigTest, Gemma3AlternatesLocalAndGlobalLayers) {
+  absl::StatusOr<ModelConfig> config = ConfigOf(
+      TinyModel({.architecture = "gemma3", .num_layers = 4, .window = 7, .rope_linear_factor = 8})
+          .Serialize());
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->ropes.size(), 2u);
+  EXPECT_EQ(config->ropes[0].freq_base, 300);
+  EXPECT_EQ(config->ropes[0].scaling.factor, 8);
+  EXPECT_EQ(config->ropes[1].freq_base, 10000);
+  EXPECT_EQ(config->ropes[1].scaling.type, RopeScalingType::kNone);
+  ASSERT_EQ(config->layers.size(), 4u);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(config->layers[i].window, i % 2 == 0 ? 7 : 0);
+    EXPECT_EQ(config->layers[i].rope, i % 2 == 0 ? 1 : 0);
+  }
+  EXPECT_EQ(config->embedding_scale, 8);
+  EXPECT_EQ(config->attention_scale, 0.25f);
+  EXPECT_TRUE(config->qk_norm && config->post_norms);
+  EXPECT_EQ(config->activation, Activation::kGeluTanh);
+}
+
+TEST(ModelConfigTest, Gemma3WithoutAPatternHasEverySixthLayerGlobal) {
+  absl::StatusOr<ModelConfig> config =
+      ConfigOf(TinyModel({.architecture = "gemma3", .num_layers = 13})
+                   .Serialize({"gemma3.attention.sliding_window_pattern"}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (int i = 0; i < 13; ++i) {
+    EXPECT_EQ(config->layers[i].window, i == 5 || i == 11 ? 0 : 20) << i;
+  }
+}
+
+TEST(ModelConfigTest, Gemma3SoftCapsAreRefused) {
+  const TinyModel model({.architecture = "gemma3"});
+  for (const std::string key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
+    const absl::Status status =
+        LoadBytes(model.Serialize({}, [&](GgufWriter& w) { w.AddFloat("gemma3." + key, 30); }));
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    EXPECT_NE(status.message().find(key), std::string::npos) << status;
+  }
 }
 
 TEST(ModelWeightsTest, AQwen3LayerMustHaveItsNormsOfQueriesAndKeys) {
@@ -336,7 +377,7 @@ TEST(ModelConfigTest, ReadsEverySpellingOfRopeScaling) {
     absl::StatusOr<ModelConfig> config =
         ConfigOf(TinyModel(TinyModelOptions{}).Serialize({}, edit));
     EXPECT_TRUE(config.ok()) << config.status();
-    return config.ok() ? config->rope.scaling : RopeScaling();
+    return config.ok() ? config->ropes[0].scaling : RopeScaling();
   };
   const RopeScaling older =
       scaling([](GgufWriter& w) { w.AddFloat("llama.rope.scale_linear", 2); });

@@ -130,14 +130,18 @@ class ModelWeights::Loader {
   // Llama 3.1 and later store one divisor per rotary frequency.
   absl::Status LoadRope() {
     std::vector<float> factors;
-    CAIRN_RETURN_IF_ERROR(
-        OptionalVector("rope_freqs.weight", config_.rope.rotary_dim / 2, &factors));
+    if (config_.ropes.size() == 1) {
+      CAIRN_RETURN_IF_ERROR(
+          OptionalVector("rope_freqs.weight", config_.ropes[0].rotary_dim / 2, &factors));
+    }
     for (const float factor : factors) {
       if (!(factor > 0)) {
         return absl::InvalidArgumentError("rope_freqs.weight holds a factor that is not positive");
       }
     }
-    weights_.rope_frequencies_ = RopeFrequencies(config_.rope, factors);
+    for (const RopeConfig& rope : config_.ropes) {
+      weights_.rope_frequencies_.push_back(RopeFrequencies(rope, factors));
+    }
     return absl::OkStatus();
   }
 
@@ -162,6 +166,12 @@ class ModelWeights::Loader {
       CAIRN_RETURN_IF_ERROR(Vector(prefix + "attn_q_norm.weight", head_dim, &layer->q_norm));
       CAIRN_RETURN_IF_ERROR(Vector(prefix + "attn_k_norm.weight", head_dim, &layer->k_norm));
     }
+    if (config_.post_norms) {
+      CAIRN_RETURN_IF_ERROR(
+          Vector(prefix + "post_attention_norm.weight", dim, &layer->post_attention_norm));
+      CAIRN_RETURN_IF_ERROR(
+          Vector(prefix + "post_ffw_norm.weight", dim, &layer->post_feed_forward_norm));
+    }
     CAIRN_RETURN_IF_ERROR(Vector(prefix + "ffn_norm.weight", dim, &layer->feed_forward_norm));
     CAIRN_RETURN_IF_ERROR(Matrix(prefix + "ffn_gate.weight", ffn, dim, &layer->gate));
     CAIRN_RETURN_IF_ERROR(Matrix(prefix + "ffn_up.weight", ffn, dim, &layer->up));
@@ -185,10 +195,10 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(std::unique_ptr
   return weights;
 }
 
-kernels::RopeParams ModelWeights::rope() const {
-  return {.rotary_dim = config_.rope.rotary_dim,
-          .frequencies = rope_frequencies_.data(),
-          .magnitude = RopeMagnitude(config_.rope.scaling)};
+kernels::RopeParams ModelWeights::rope(int i) const {
+  return {.rotary_dim = config_.ropes[i].rotary_dim,
+          .frequencies = rope_frequencies_[i].data(),
+          .magnitude = RopeMagnitude(config_.ropes[i].scaling)};
 }
 
 void ModelWeights::EmbeddingRow(int32_t token, float* dst) const {

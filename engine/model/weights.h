@@ -35,6 +35,7 @@ struct LayerWeights {
   std::vector<float> feed_forward_norm;  // [embedding_dim]
   kernels::PackedMatrix gate, up;        // [feed_forward_dim, embedding_dim]
   kernels::PackedMatrix down;            // [embedding_dim, feed_forward_dim]
+  std::vector<float> post_attention_norm, post_feed_forward_norm;  // [embedding_dim]; or empty
 };
 
 class ModelWeights {
@@ -46,8 +47,8 @@ class ModelWeights {
   const std::vector<LayerWeights>& layers() const { return layers_; }
   const std::vector<float>& output_norm() const { return output_norm_; }  // [embedding_dim]
   const kernels::PackedMatrix& output() const { return output_; }  // [vocab_size, embedding_dim]
-  // Points into this.
-  kernels::RopeParams rope() const;
+  // Of config().ropes[i]; points into this.
+  kernels::RopeParams rope(int i) const;
   // dst: [embedding_dim]. REQUIRES: 0 <= token < vocab_size.
   void EmbeddingRow(int32_t token, float* dst) const;
   // Bytes of packed copies and of float vectors.
@@ -61,7 +62,7 @@ class ModelWeights {
   ModelConfig config_;
   std::vector<LayerWeights> layers_;
   std::vector<float> output_norm_;
-  std::vector<double> rope_frequencies_;
+  std::vector<std::vector<double>> rope_frequencies_;  // as config_.ropes
   kernels::PackedMatrix output_;
   const GgufTensor* embedding_ = nullptr;
   int64_t embedding_row_bytes_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "common/check.h"
 #include "kernels/attention.h"
@@ -24,15 +23,12 @@ const float* BiasOrNull(const std::vector<float>& bias) {
 
 Runner::Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, int max_tokens,
                int max_logit_rows)
-    : weights_(*weights),
-      config_(weights->config()),
-      cache_(*cache),
-      pool_(*pool),
-      attention_scale_(1.0f / std::sqrt(static_cast<float>(config_.heads.head_dim))) {
+    : weights_(*weights), config_(weights->config()), cache_(*cache), pool_(*pool) {
   const int64_t n = max_tokens;
   positions_.resize(n);
   block_tables_.resize(n);
-  rope_table_.resize(n * config_.rope.rotary_dim);
+  rope_tables_.resize(config_.ropes.size());
+  for (HugeVector<float>& table : rope_tables_) table.resize(n * config_.ropes[0].rotary_dim);
   hidden_.resize(n * config_.embedding_dim);
   normed_.resize(n * config_.embedding_dim);
   projected_.resize(n * config_.embedding_dim);
@@ -46,9 +42,10 @@ Runner::Runner(const ModelWeights* weights, KvCache* cache, WorkerPool* pool, in
 }
 
 int64_t Runner::ScratchBytes(const ModelConfig& config, int max_tokens, int max_logit_rows) {
-  const int64_t floats_per_token = config.rope.rotary_dim + 3 * int64_t{config.embedding_dim} +
-                                   2 * config.q_dim() + 2 * config.kv_dim() +
-                                   2 * int64_t{config.feed_forward_dim};
+  const int64_t num_ropes = static_cast<int64_t>(config.ropes.size());
+  const int64_t floats_per_token = num_ropes * config.ropes[0].rotary_dim +
+                                   3 * int64_t{config.embedding_dim} + 2 * config.q_dim() +
+                                   2 * config.kv_dim() + 2 * int64_t{config.feed_forward_dim};
   return static_cast<int64_t>(sizeof(float)) *
          (max_tokens * floats_per_token + int64_t{max_logit_rows} * config.vocab_size);
 }
@@ -60,7 +57,10 @@ bool Runner::Run(const StepPlan& plan, absl::FunctionRef<bool()> abandoned) {
   for (const BlockCopy& copy : plan.copies) cache_.CopyBlock(copy.from, copy.to);
   n_ = plan.num_rows;
   LoadRows(plan);
-  kernels::RopeTable(weights_.rope(), positions_.data(), n_, rope_table_.data());
+  for (size_t i = 0; i < rope_tables_.size(); ++i) {
+    kernels::RopeTable(weights_.rope(static_cast<int>(i)), positions_.data(), n_,
+                       rope_tables_[i].data());
+  }
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     if (abandoned()) return false;
     Attention(layer);
@@ -88,7 +88,9 @@ void Runner::LoadRows(const StepPlan& plan) {
       const int num_known = static_cast<int>(chunk.tokens.size());
       const TokenId token = i < num_known ? chunk.tokens[i] : chunk.draft[i - num_known];
       CAIRN_DCHECK(token >= 0 && token < config_.vocab_size);
-      weights_.EmbeddingRow(token, &hidden_[row * config_.embedding_dim]);
+      float* hidden = &hidden_[row * config_.embedding_dim];
+      weights_.EmbeddingRow(token, hidden);
+      for (int d = 0; d < config_.embedding_dim; ++d) hidden[d] *= config_.embedding_scale;
       positions_[row] = chunk.first_position + i;
       block_tables_[row] = chunk.blocks.data();
     }
@@ -106,8 +108,27 @@ void Runner::NormalizeHeads(const LayerWeights& w, int64_t begin, int64_t end) {
                    config_.rms_epsilon, k);
 }
 
+void Runner::AddProjected(const std::vector<float>& post_norm, int64_t begin, int64_t end) {
+  const int64_t dim = config_.embedding_dim;
+  float* hidden = &hidden_[begin * dim];
+  float* projected = &projected_[begin * dim];
+  if (!post_norm.empty()) {
+    kernels::RmsNorm(projected, end - begin, dim, post_norm.data(), config_.rms_epsilon, projected);
+  }
+  kernels::Add(hidden, projected, (end - begin) * dim, hidden);
+}
+
+void Runner::Activate(int64_t begin, int64_t end) {
+  const int64_t ffn = config_.feed_forward_dim;
+  float* gate = &gate_[begin * ffn];
+  const auto multiply =
+      config_.activation == Activation::kSilu ? kernels::SiluMul : kernels::GeluTanhMul;
+  multiply(gate, &up_[begin * ffn], (end - begin) * ffn, gate);
+}
+
 void Runner::Attention(int layer) {
   const LayerWeights& w = weights_.layers()[layer];
+  const LayerConfig& layer_config = config_.layers[layer];
   const kernels::HeadShape& heads = config_.heads;
   const int64_t dim = config_.embedding_dim;
   const int64_t q_dim = config_.q_dim();
@@ -126,8 +147,8 @@ void Runner::Attention(int layer) {
 
   ForRows([&](int64_t begin, int64_t end) {
     if (config_.qk_norm) NormalizeHeads(w, begin, end);
-    const int rotary_dim = config_.rope.rotary_dim;
-    const float* table = &rope_table_[begin * rotary_dim];
+    const int rotary_dim = config_.ropes[layer_config.rope].rotary_dim;
+    const float* table = &rope_tables_[layer_config.rope][begin * rotary_dim];
     kernels::Rope(config_.rope_pairing, table, rotary_dim, end - begin, heads.num_heads,
                   heads.head_dim, q_dim, &q_[begin * q_dim]);
     kernels::Rope(config_.rope_pairing, table, rotary_dim, end - begin, heads.num_kv_heads,
@@ -147,7 +168,8 @@ void Runner::Attention(int layer) {
   args.q_stride = q_dim;
   args.positions = positions_.data();
   args.block_tables = block_tables_.data();
-  args.scale = attention_scale_;
+  args.window = layer_config.window;
+  args.scale = config_.attention_scale;
   args.out = attention_.data();
   args.out_stride = q_dim;
   kernels::PagedAttention(args, pool_);
@@ -161,25 +183,18 @@ void Runner::FeedForward(int layer) {
   const int64_t ffn = config_.feed_forward_dim;
 
   ForRows([&](int64_t begin, int64_t end) {
-    float* hidden = &hidden_[begin * dim];
-    kernels::Add(hidden, &projected_[begin * dim], (end - begin) * dim, hidden);
-    kernels::RmsNorm(hidden, end - begin, dim, w.feed_forward_norm.data(), config_.rms_epsilon,
-                     &normed_[begin * dim]);
+    AddProjected(w.post_attention_norm, begin, end);
+    kernels::RmsNorm(&hidden_[begin * dim], end - begin, dim, w.feed_forward_norm.data(),
+                     config_.rms_epsilon, &normed_[begin * dim]);
   });
   const std::array<kernels::MatMulOutput, 2> gate_up = {{
       {&w.gate, nullptr, gate_.data(), ffn},
       {&w.up, nullptr, up_.data(), ffn},
   }};
   kernels::MatMulGroup({normed_.data(), n_, dim}, gate_up, pool_);
-  ForRows([&](int64_t begin, int64_t end) {
-    kernels::SiluMul(&gate_[begin * ffn], &up_[begin * ffn], (end - begin) * ffn,
-                     &gate_[begin * ffn]);
-  });
+  ForRows([&](int64_t begin, int64_t end) { Activate(begin, end); });
   kernels::MatMul(w.down, gate_.data(), n_, projected_.data(), pool_);
-  ForRows([&](int64_t begin, int64_t end) {
-    float* hidden = &hidden_[begin * dim];
-    kernels::Add(hidden, &projected_[begin * dim], (end - begin) * dim, hidden);
-  });
+  ForRows([&](int64_t begin, int64_t end) { AddProjected(w.post_feed_forward_norm, begin, end); });
 }
 
 void Runner::OutputLogits(const StepPlan& plan) {

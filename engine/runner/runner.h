@@ -45,7 +45,11 @@ class Runner {
  private:
   void LoadRows(const StepPlan& plan);
   void Attention(int layer);
-  // q_ and k_ of rows [begin, end).
+  // Row ranges [begin, end): the residual stream takes in projected_, normed first where
+  // `post_norm` is not empty; the gate is activated and multiplied with up_; q_ and k_ are normed
+  // per head.
+  void AddProjected(const std::vector<float>& post_norm, int64_t begin, int64_t end);
+  void Activate(int64_t begin, int64_t end);
   void NormalizeHeads(const LayerWeights& w, int64_t begin, int64_t end);
   void FeedForward(int layer);
   void OutputLogits(const StepPlan& plan);
@@ -57,19 +61,18 @@ class Runner {
   const ModelConfig& config_;
   KvCache& cache_;
   WorkerPool& pool_;
-  const float attention_scale_;
 
-  int64_t n_ = 0;                             // rows of the step at hand
-  std::vector<int32_t> positions_;            // [n]
-  std::vector<const int32_t*> block_tables_;  // [n]
-  HugeVector<float> rope_table_;              // [n, 2, rotary_dim / 2]
-  HugeVector<float> hidden_;                  // [n, embedding_dim], the residual stream
-  HugeVector<float> normed_;                  // [n, embedding_dim]
-  HugeVector<float> q_, attention_;           // [n, q_dim]
-  HugeVector<float> k_, v_;                   // [n, kv_dim]
-  HugeVector<float> gate_, up_;               // [n, feed_forward_dim]
-  HugeVector<float> projected_;               // [n, embedding_dim]
-  HugeVector<float> logits_;                  // [max_logit_rows, vocab_size]
+  int64_t n_ = 0;                               // rows of the step at hand
+  std::vector<int32_t> positions_;              // [n]
+  std::vector<const int32_t*> block_tables_;    // [n]
+  std::vector<HugeVector<float>> rope_tables_;  // [ropes][n, 2, rotary_dim / 2]
+  HugeVector<float> hidden_;                    // [n, embedding_dim], the residual stream
+  HugeVector<float> normed_;                    // [n, embedding_dim]
+  HugeVector<float> q_, attention_;             // [n, q_dim]
+  HugeVector<float> k_, v_;                     // [n, kv_dim]
+  HugeVector<float> gate_, up_;                 // [n, feed_forward_dim]
+  HugeVector<float> projected_;                 // [n, embedding_dim]
+  HugeVector<float> logits_;                    // [max_logit_rows, vocab_size]
 };
 
 }  // namespace cairn::engine

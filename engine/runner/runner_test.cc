@@ -108,6 +108,8 @@ TEST(RunnerTest, LogitsFollowTheDefinitionForEveryVariant) {
       {.architecture = "qwen3", .rope_yarn_factor = 8, .rope_factors = true},
       {.architecture = "qwen2", .num_layers = 3, .tied_embeddings = false},
       {.architecture = "qwen3"},
+      {.architecture = "gemma3", .num_layers = 3},
+      {.architecture = "gemma3", .head_dim = 24, .window = 1, .rope_linear_factor = 8},
       {.architecture = "qwen3", .head_dim = 24, .tied_embeddings = false},  // q_dim is not dim
   };
   for (size_t v = 0; v < variants.size(); ++v) {
@@ -149,7 +151,8 @@ class RunnerArchitectureTest : public ::testing::TestWithParam<TinyModelOptions>
 
 INSTANTIATE_TEST_SUITE_P(All, RunnerArchitectureTest,
                          ::testing::Values(TinyModelOptions{.architecture = "qwen2"},
-                                           TinyModelOptions{.architecture = "qwen3"}),
+                                           TinyModelOptions{.architecture = "qwen3"},
+                                           TinyModelOptions{.architecture = "gemma3"}),
                          [](const auto& info) { return info.param.architecture; });
 
 TEST_P(RunnerArchitectureTest, ChunksCompanyAndThreadsChangeNoBit) {

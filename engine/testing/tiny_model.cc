@@ -20,6 +20,8 @@ namespace {
 constexpr float kEpsilon = 1e-5f;
 constexpr float kRopeBase = 10000.0f;
 constexpr int kYarnContext = 32;
+constexpr float kGlobalRopeBase = 300.0f;  // gemma3
+constexpr int kWindowPattern = 2;
 
 // GPT-2's printable stand-in for a byte.
 std::string ByteSymbol(int byte) {
@@ -60,8 +62,15 @@ class Reference {
   Row Embed(TokenId token) const {
     const std::vector<float>& table = At("token_embd.weight");
     const auto begin = table.begin() + static_cast<int64_t>(token) * o_.embedding_dim;
-    return Row(begin, begin + o_.embedding_dim);
+    Row x(begin, begin + o_.embedding_dim);
+    if (gemma()) {
+      for (double& value : x) value *= std::sqrt(static_cast<double>(o_.embedding_dim));
+    }
+    return x;
   }
+
+  bool gemma() const { return o_.architecture == "gemma3"; }
+  bool local(int layer) const { return gemma() && layer % kWindowPattern != kWindowPattern - 1; }
 
   Row Norm(const Row& x, const std::string& name) const {
     double sum = 0;
@@ -105,13 +114,14 @@ class Reference {
     return (1 - stretched) + stretched / o_.rope_yarn_factor;
   }
 
-  void Rope(Row& x, int position) const {
+  void Rope(Row& x, int position, int layer) const {
     const int half = head_dim_ / 2;
     const auto factors = model_.tensors.find("rope_freqs.weight");
     for (size_t head = 0; head < x.size(); head += head_dim_) {
       for (int i = 0; i < half; ++i) {
-        double angle = position / std::pow(kRopeBase, 2.0 * i / head_dim_);
-        if (o_.rope_linear_factor > 0) angle /= o_.rope_linear_factor;
+        const double base = gemma() && !local(layer) ? kGlobalRopeBase : kRopeBase;
+        double angle = position / std::pow(base, 2.0 * i / head_dim_);
+        if (o_.rope_linear_factor > 0 && !local(layer)) angle /= o_.rope_linear_factor;
         if (factors != model_.tensors.end()) angle /= factors->second.values[i];
         const bool llama = o_.architecture == "llama";
         double& a = x[head + (llama ? 2 * i : i)];
@@ -128,21 +138,24 @@ class Reference {
     }
   }
 
-  Row Attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values) const {
+  Row Attend(const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
+             int layer) const {
     Row out(q.size(), 0);
+    const size_t window = local(layer) ? o_.window : keys.size();
+    const size_t first = keys.size() > window ? keys.size() - window : 0;
     const int group = o_.num_heads / o_.num_kv_heads;
     for (int h = 0; h < o_.num_heads; ++h) {
       const double* query = &q[h * head_dim_];
       const int kv = h / group * head_dim_;
       Row score(keys.size());
-      for (size_t t = 0; t < keys.size(); ++t) {
+      for (size_t t = first; t < keys.size(); ++t) {
         for (int d = 0; d < head_dim_; ++d) score[t] += query[d] * keys[t][kv + d];
         score[t] /= std::sqrt(static_cast<double>(head_dim_));
       }
-      const double max = *std::max_element(score.begin(), score.end());
+      const double max = *std::max_element(score.begin() + first, score.end());
       double sum = 0;
-      for (double& s : score) sum += s = std::exp(s - max);
-      for (size_t t = 0; t < keys.size(); ++t) {
+      for (size_t t = first; t < keys.size(); ++t) sum += score[t] = std::exp(score[t] - max);
+      for (size_t t = first; t < keys.size(); ++t) {
         for (int d = 0; d < head_dim_; ++d) {
           out[h * head_dim_ + d] += score[t] / sum * values[t][kv + d];
         }
@@ -151,11 +164,17 @@ class Reference {
     return out;
   }
 
+  double Activate(double x) const {
+    if (!gemma()) return x / (1 + std::exp(-x));
+    const double inner = std::sqrt(2 / std::acos(-1)) * (x + 0.044715 * x * x * x);
+    return 0.5 * x * (1 + std::tanh(inner));
+  }
+
   Row FeedForward(const Row& x, const std::string& prefix) const {
     const Row gate = Linear(x, prefix + "ffn_gate");
     const Row up = Linear(x, prefix + "ffn_up");
     Row inner(gate.size());
-    for (size_t i = 0; i < inner.size(); ++i) inner[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+    for (size_t i = 0; i < inner.size(); ++i) inner[i] = Activate(gate[i]) * up[i];
     return Linear(inner, prefix + "ffn_down");
   }
 
@@ -220,7 +239,11 @@ TinyModel::TinyModel(const TinyModelOptions& o) : options(o) {
       vector(prefix + "attn_k.bias", kv_dim, 0, 0.5f);
       vector(prefix + "attn_v.bias", kv_dim, 0, 0.5f);
     }
-    if (o.architecture == "qwen3") {
+    if (o.architecture == "gemma3") {
+      vector(prefix + "post_attention_norm.weight", o.embedding_dim, 1, 0.3f);
+      vector(prefix + "post_ffw_norm.weight", o.embedding_dim, 1, 0.3f);
+    }
+    if (o.architecture == "qwen3" || o.architecture == "gemma3") {
       vector(prefix + "attn_q_norm.weight", head_dim(), 1, 0.3f);
       vector(prefix + "attn_k_norm.weight", head_dim(), 1, 0.3f);
     }
@@ -270,6 +293,11 @@ std::string TinyModel::Serialize(const std::vector<std::string>& skip,
     writer.AddString(a + "rope.scaling.type", "yarn");
     writer.AddFloat(a + "rope.scaling.factor", options.rope_yarn_factor);
     number("rope.scaling.original_context_length", kYarnContext);
+  }
+  if (options.architecture == "gemma3") {
+    number("attention.sliding_window", options.window);
+    number("attention.sliding_window_pattern", kWindowPattern);
+    writer.AddFloat(a + "rope.freq_base", kGlobalRopeBase);
   }
   const std::vector<std::string> tokens = Tokens();
   CAIRN_CHECK(static_cast<int>(tokens.size()) == kVocabSize);
@@ -323,14 +351,19 @@ std::vector<std::vector<double>> ReferenceLogits(const TinyModel& model,
       Row v = ref.Linear(normed, prefix + "attn_v");
       ref.NormHeads(q, prefix + "attn_q_norm.weight");
       ref.NormHeads(k, prefix + "attn_k_norm.weight");
-      ref.Rope(q, static_cast<int>(position));
-      ref.Rope(k, static_cast<int>(position));
+      ref.Rope(q, static_cast<int>(position), layer);
+      ref.Rope(k, static_cast<int>(position), layer);
       RoundToHalf(k);
       RoundToHalf(v);
       keys[layer].push_back(k);
       values[layer].push_back(v);
-      AddTo(x, ref.Linear(ref.Attend(q, keys[layer], values[layer]), prefix + "attn_output"));
-      AddTo(x, ref.FeedForward(ref.Norm(x, prefix + "ffn_norm.weight"), prefix));
+      const Row attended = ref.Attend(q, keys[layer], values[layer], layer);
+      Row out = ref.Linear(attended, prefix + "attn_output");
+      if (ref.gemma()) out = ref.Norm(out, prefix + "post_attention_norm.weight");
+      AddTo(x, out);
+      out = ref.FeedForward(ref.Norm(x, prefix + "ffn_norm.weight"), prefix);
+      if (ref.gemma()) out = ref.Norm(out, prefix + "post_ffw_norm.weight");
+      AddTo(x, out);
     }
     const std::string output = model.options.tied_embeddings ? "token_embd" : "output";
     logits.push_back(ref.Linear(ref.Norm(x, "output_norm.weight"), output));

@@ -16,7 +16,9 @@
 namespace cairn::engine::testing {
 
 struct TinyModelOptions {
-  std::string architecture = "llama";  // or qwen2, which gets biases; qwen3, with norms of q and k
+  // llama; qwen2, which gets biases; qwen3, with norms of q and k;
+  // gemma3, with what that has: then every second layer is global, the others see `window` tokens
+  std::string architecture = "llama";
   int num_layers = 2;
   int embedding_dim = 64;
   int num_heads = 4;
@@ -25,6 +27,7 @@ struct TinyModelOptions {
   int feed_forward_dim = 96;
   int context_length = 512;
   bool tied_embeddings = true;
+  int window = 20;
   float rope_linear_factor = 0;  // 0 = no scaling
   float rope_yarn_factor = 0;    // 0 = no scaling; over an original context of 32
   bool rope_factors = false;     // a rope_freqs tensor, as llama 3.1 has
