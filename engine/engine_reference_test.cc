@@ -189,8 +189,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExactTest);
 #else
 INSTANTIATE_TEST_SUITE_P(Small, QuantisedTest,
                          ::testing::Values(Tolerance{"smollm2-135m", 0.006, 0.04, 0.8},
-                                           Tolerance{"qwen2.5-coder-0.5b", 0.003, 0.02, 0.5}));
-INSTANTIATE_TEST_SUITE_P(Small, ExactTest, ::testing::Values("smollm2-135m"));
+                                           Tolerance{"qwen2.5-coder-0.5b", 0.003, 0.02, 0.5},
+                                           Tolerance{"gemma-3-270m", 0.025, 0.2, 3}));
+INSTANTIATE_TEST_SUITE_P(Small, ExactTest, ::testing::Values("smollm2-135m", "gemma-3-270m"));
 #endif
 
 }  // namespace

@@ -203,6 +203,7 @@ void Runner::OutputLogits(const StepPlan& plan) {
   int64_t num_rows = 0;
   for (const StepChunk& chunk : plan.chunks) {
     end_row += chunk.num_rows();
+    if (chunk.num_logits == 0) continue;
     kernels::RmsNorm(&hidden_[(end_row - chunk.num_logits) * dim], chunk.num_logits, dim,
                      weights_.output_norm().data(), config_.rms_epsilon, &normed_[num_rows * dim]);
     num_rows += chunk.num_logits;

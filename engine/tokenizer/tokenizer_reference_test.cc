@@ -1,7 +1,8 @@
 // Recorded ids of other implementations: of Hugging Face's tokenizers library over several hundred
 // texts per vocabulary, half of them random Unicode (tests/scripts/record_tokenizers.py and
-// record_unigram.py make the records), and a sample of the harsher texts on which that library and
-// llama.cpp agreed (tests/scripts/compare_tokenizers.py, which compares 20,000).
+// record_unigram.py make the records; gemma3's are llama.cpp's, by record_spm.py), and a sample of
+// the harsher texts on which that library and llama.cpp agreed
+// (tests/scripts/compare_tokenizers.py, which compares 20,000).
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -79,19 +80,18 @@ TEST_P(TokenizerReferenceTest, GivesTheRecordedIds) {
   EXPECT_GE(num_second, GetParam().name == "e5" ? 200 : 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerReferenceTest,
-                         testing::Values(Case{"gpt-2", ""}, Case{"mpt", ""}, Case{"phi-3", ""},
-                                         Case{"bert-bge", ""}, Case{"qwen2", "qwen2.5-coder-0.5b"},
-                                         Case{"smollm", "smollm2-135m"},
-                                         Case{"e5", "multilingual-e5-small"},
-                                         Case{"bert-bge", "all-minilm-l6-v2"},
-                                         Case{"bert-bge", "bge-small-en-v1.5"},
-                                         Case{"bert-bge", "ms-marco-minilm-l12-v2"}),
-                         [](const auto& info) {
-                           std::string name = info.param.name + "_" + info.param.model;
-                           for (char& c : name) c = std::isalnum(c) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Vocabularies, TokenizerReferenceTest,
+    testing::Values(Case{"gpt-2", ""}, Case{"mpt", ""}, Case{"phi-3", ""}, Case{"bert-bge", ""},
+                    Case{"qwen2", "qwen2.5-coder-0.5b"}, Case{"smollm", "smollm2-135m"},
+                    Case{"gemma3", "gemma-3-270m"}, Case{"e5", "multilingual-e5-small"},
+                    Case{"bert-bge", "all-minilm-l6-v2"}, Case{"bert-bge", "bge-small-en-v1.5"},
+                    Case{"bert-bge", "ms-marco-minilm-l12-v2"}),
+    [](const auto& info) {
+      std::string name = info.param.name + "_" + info.param.model;
+      for (char& c : name) c = std::isalnum(c) ? c : '_';
+      return name;
+    });
 
 }  // namespace
 }  // namespace cairn::engine

@@ -82,7 +82,8 @@ class Server:
         return json.load(urllib.request.urlopen(request))
 
     def tokens(self, text):
-        return self.call("/tokenize", {"content": text, "add_special": False,
+        """With the first token that the model's file asks for, if any."""
+        return self.call("/tokenize", {"content": text, "add_special": True,
                                        "parse_special": False})["tokens"]
 
     def top(self, tokens):
@@ -90,7 +91,7 @@ class Server:
 
         The sampler is made to pick a newline: after half a character the server would answer nothing.
         """
-        newline = self.tokens("\n")[0]
+        newline = self.tokens("\n")[-1]
         answer = self.call("/completion", {"prompt": tokens, "n_predict": 1, "n_probs": TOP,
                                            "cache_prompt": False, "logit_bias": [[newline, 1000]]})
         best = answer["completion_probabilities"][0]["top_logprobs"]
