@@ -126,6 +126,18 @@ uint64_t SeedOf(const SamplingParams& params) {
   return uint64_t{device()} << 32 | device();
 }
 
+absl::StatusOr<MemoryEstimate> EstimateOf(const GgufFile& file, const ModelConfig& config,
+                                          const EngineOptions& options) {
+  const int64_t scratch =
+      Runner::ScratchBytes(config, options.step_token_budget, MaxLogitRows(options));
+  if (scratch > kMaxScratchBytes) {
+    return absl::ResourceExhaustedError(
+        StrCat("a step of ", options.step_token_budget, " tokens would need ", scratch,
+               " bytes of scratch memory, more than ", kMaxScratchBytes));
+  }
+  return EstimateMemory(file, config, scratch);
+}
+
 class EngineImpl : public Engine {
  public:
   EngineImpl(std::unique_ptr<Tokenizer> tokenizer, std::unique_ptr<ChatTemplate> chat_template,
@@ -367,12 +379,30 @@ absl::StatusOr<GenerateResult> Engine::Generate(const RequestContext& context,
   return std::move(results[0]);
 }
 
+absl::StatusOr<MemoryEstimate> Engine::Estimate(const std::string& path,
+                                                const EngineOptions& options) {
+  CAIRN_RETURN_IF_ERROR(ValidateOptions(options));
+  CAIRN_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  CAIRN_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(*file));
+  return EstimateOf(*file, config, options);
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
                                                      const EngineOptions& options) {
   CAIRN_RETURN_IF_ERROR(ValidateOptions(options));
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<QueuePolicy> policy,
                          QueuePolicyByName(options.queue_policy));
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<GgufFile> file, GgufFile::Open(path));
+  CAIRN_ASSIGN_OR_RETURN(const ModelConfig header, ReadModelConfig(*file));
+  CAIRN_ASSIGN_OR_RETURN(const MemoryEstimate estimate, EstimateOf(*file, header, options));
+  const int max_context = std::min(options.max_context, header.context_length);
+  const int64_t kv_tokens =
+      options.kv_cache_tokens > 0 ? options.kv_cache_tokens : int64_t{max_context} * 2;
+  if (kv_tokens < max_context) {
+    return InvalidField("kv_cache_tokens",
+                        StrCat(kv_tokens, " cannot hold one request of max_context ", max_context));
+  }
+  CAIRN_RETURN_IF_ERROR(estimate.CheckFits(PhysicalMemory(), kv_tokens, 1));
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, Tokenizer::Load(*file));
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> chat_template, ChatTemplate::Load(*file));
   const int num_threads = options.num_threads > 0
@@ -385,20 +415,6 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Load(const std::string& path,
   if (tokenizer->vocab_size() != config.vocab_size) {
     return absl::InvalidArgumentError(StrCat("the tokenizer has ", tokenizer->vocab_size(),
                                              " tokens, the model ", config.vocab_size));
-  }
-  const int64_t scratch =
-      Runner::ScratchBytes(config, options.step_token_budget, MaxLogitRows(options));
-  if (scratch > kMaxScratchBytes) {
-    return absl::ResourceExhaustedError(
-        StrCat("a step of ", options.step_token_budget, " tokens would need ", scratch,
-               " bytes of scratch memory, more than ", kMaxScratchBytes));
-  }
-  const int max_context = std::min(options.max_context, config.context_length);
-  const int64_t kv_tokens =
-      options.kv_cache_tokens > 0 ? options.kv_cache_tokens : int64_t{max_context} * 2;
-  if (kv_tokens < max_context) {
-    return InvalidField("kv_cache_tokens",
-                        StrCat(kv_tokens, " cannot hold one request of max_context ", max_context));
   }
   const int num_blocks = static_cast<int>(BlocksForTokens(kv_tokens));
   CAIRN_ASSIGN_OR_RETURN(std::unique_ptr<KvCache> cache,

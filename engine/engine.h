@@ -27,6 +27,7 @@
 #include "common/context.h"
 #include "common/status.h"
 #include "engine/chat/chat_template.h"
+#include "engine/model/estimate.h"
 #include "engine/sampling/sampling_params.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -113,6 +114,10 @@ struct EngineStats {
 
 class Engine {
  public:
+  // What Load would take, from the file's header. Load refuses what the machine's memory cannot
+  // hold: weights, scratch and a full KV cache.
+  static absl::StatusOr<MemoryEstimate> Estimate(const std::string& path,
+                                                 const EngineOptions& options);
   static absl::StatusOr<std::unique_ptr<Engine>> Load(const std::string& path,
                                                       const EngineOptions& options);
   virtual ~Engine() = default;

@@ -1,4 +1,4 @@
-// `cairn models list|fetch`: models on this machine. Works without a server.
+// `cairn models list|fetch|estimate`: models on this machine. Works without a server.
 #include <CLI/CLI.hpp>
 
 #include <iostream>
@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_join.h"
 #include "common/strings.h"
+#include "engine/engine.h"
 #include "services/cli/command.h"
 #include "services/cli/session.h"
 #include "services/cli/terminal.h"
@@ -20,6 +21,13 @@ struct FetchCommandOptions {
   std::string set;
   std::string from = "any";
   bool force = false;
+};
+
+struct EstimateCommandOptions {
+  std::string model;
+  int context = 8192;
+  int streams = 1;
+  int64_t memory_bytes = 0;
 };
 
 absl::Status List(const Globals& globals) {
@@ -91,6 +99,33 @@ absl::Status Fetch(const Globals& globals, const FetchCommandOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status Estimate(const Globals& globals, const EstimateCommandOptions& options) {
+  CAIRN_ASSIGN_OR_RETURN(const ModelRegistry registry, ModelRegistry::Load());
+  CAIRN_ASSIGN_OR_RETURN(const std::string path, registry.PathOf(options.model));
+  CAIRN_ASSIGN_OR_RETURN(const engine::MemoryEstimate estimate,
+                         engine::Engine::Estimate(path, {.max_context = options.context}));
+  const int64_t memory = options.memory_bytes > 0 ? options.memory_bytes : engine::PhysicalMemory();
+  const int64_t fit = estimate.SequencesThatFit(memory, options.context);
+  if (globals.json) {
+    std::cout << nlohmann::json{{"weight_bytes", estimate.weight_bytes},
+                                {"scratch_bytes", estimate.scratch_bytes},
+                                {"kv_bytes_per_token", estimate.kv_bytes_per_token},
+                                {"memory_bytes", memory},
+                                {"context_tokens", options.context},
+                                {"sequences_that_fit", fit}}
+                     .dump()
+              << "\n";
+  } else {
+    std::cout << "weights        " << FormatBytes(estimate.weight_bytes) << "\n"
+              << "scratch        " << FormatBytes(estimate.scratch_bytes) << "\n"
+              << "KV cache       " << estimate.kv_bytes_per_token << " bytes a token, "
+              << FormatBytes(estimate.kv_bytes_per_token * options.context) << " for a context of "
+              << options.context << "\n"
+              << "in " << FormatBytes(memory) << ": " << fit << " full contexts at once\n";
+  }
+  return estimate.CheckFits(memory, options.context, options.streams);
+}
+
 }  // namespace
 
 void AddModels(CLI::App& app, const Globals& globals, Run* run) {
@@ -114,6 +149,27 @@ void AddModels(CLI::App& app, const Globals& globals, Run* run) {
   fetch->callback([&globals, options, run] {
     *run = [&globals, options] {
       const absl::Status status = Fetch(globals, *options);
+      return status.ok() ? kOk : Fail(globals, status);
+    };
+  });
+  auto estimate_options = std::make_shared<EstimateCommandOptions>();
+  CLI::App* estimate =
+      models->add_subcommand("estimate", "Memory that a generator needs; fails if it has not");
+  estimate->add_option("model", estimate_options->model, "Name, or path of a .gguf file")
+      ->required();
+  estimate->add_option("--context", estimate_options->context, "Tokens of a full context")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  estimate->add_option("--streams", estimate_options->streams, "Full contexts at once")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  estimate
+      ->add_option("--memory", estimate_options->memory_bytes,
+                   "Bytes to fit in; the machine's memory if absent")
+      ->check(CLI::PositiveNumber);
+  estimate->callback([&globals, estimate_options, run] {
+    *run = [&globals, estimate_options] {
+      const absl::Status status = Estimate(globals, *estimate_options);
       return status.ok() ? kOk : Fail(globals, status);
     };
   });

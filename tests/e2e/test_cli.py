@@ -49,6 +49,17 @@ def test_config():
     assert code == 2 and "unknown key limits.nope" in err
 
 
+def test_models_estimate():
+    code, out, _ = cairn("models", "estimate", "smollm2-135m", "--context", "2048", "--json")
+    numbers = json.loads(out)
+    # 30 layers, 3 KV heads of 64, keys and values, two bytes each.
+    assert code == 0 and numbers["kv_bytes_per_token"] == 2 * 30 * 3 * 64 * 2
+    assert 90e6 < numbers["weight_bytes"] < 200e6 and numbers["sequences_that_fit"] > 1
+    code, out, err = cairn("models", "estimate", "smollm2-135m", "--memory", "300000000", "--streams", "50")
+    assert code == 1 and "weights" in out and "50 sequences" in err
+    assert cairn("models", "estimate", "no-such-model")[0] == 1
+
+
 def test_config_file_errors_name_the_line(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("limits:\n  max_uploads: 3\n  max_uplods: 3\n")
