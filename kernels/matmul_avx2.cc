@@ -111,6 +111,12 @@ inline void ExpandBlock(const uint8_t* src, Expanded<type>* out) {
   }
 }
 
+// Unpacked all the same: two registers a vector leave no room to do it on the way.
+template <DType type>
+struct PackedBlock : Expanded<type> {
+  explicit PackedBlock(const uint8_t* src) { ExpandBlock<type>(src, this); }
+};
+
 template <int kTokens>
 struct Accumulators {
   Vf v[kTokens][2];
